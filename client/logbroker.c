@@ -1,0 +1,101 @@
+/*
+ * `logbroker VERB`: what a person or a script does with a broker. This file holds the verbs' table and starts one.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/options.h"
+#include "client/tool.h"
+
+static const struct verb verbs[] = {
+	{ "produce", "TOPIC [FILE...]", "send records, from files or standard input",
+	    "  logbroker produce events < events.txt\n"
+	    "  tail -F app.log | logbroker produce -p 0 app-log\n"
+	    "  logbroker produce --key-delim : -a forced orders orders.txt\n"
+	    "  logbroker produce --framing none -k thumb images cat.jpg dog.jpg\n",
+	    VERB_PRODUCE, 1, INT32_MAX, verb_produce },
+	{ "consume", "TOPIC[/PARTITION]", "write records to standard output: all that are there, then end",
+	    "  logbroker consume events/0 > copy.txt\n"
+	    "  logbroker consume --from -10 events/0\n"
+	    "  logbroker consume --from 1000 --to 2000 events/0\n",
+	    VERB_CONSUME, 1, 1, verb_consume },
+	{ "replay", "TOPIC[/PARTITION]", "the same as consume",
+	    "  logbroker replay --framing len32 events/0 > copy.len32\n",
+	    VERB_REPLAY, 1, 1, verb_consume },
+	{ "follow", "TOPIC[/PARTITION]", "write records to standard output as they come, for ever",
+	    "  logbroker follow events | grep ERROR\n"
+	    "  logbroker follow --from earliest -n 1 events\n",
+	    VERB_FOLLOW, 1, 1, verb_consume },
+	{ "topics", "[TOPIC...]", "list partitions with their ends",
+	    "  logbroker topics\n"
+	    "  logbroker topics events orders\n",
+	    VERB_TOPICS, 0, INT32_MAX, verb_topics },
+	{ "ping", "", "ask the broker for a sign of life, and say how long it took",
+	    "  logbroker -b unix:/run/logbroker/broker.sock --timeout 2s ping\n",
+	    VERB_PING, 0, 0, verb_ping },
+	{ .name = "tail" },
+	{ .name = "status" },
+	{ .name = "bench" },
+	{ .name = "dump" },
+	{ .name = "verify" },
+	{ .name = "repair" },
+	{ .name = "restart-worker" },
+	{ .name = "reload" },
+	{ .name = NULL },
+};
+
+static void
+print_program_help(void)
+{
+	printf("usage: logbroker [options] VERB ...\n\n");
+	for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
+		if (verb->run != NULL)
+			printf("  %-8s %-18s %s\n", verb->name, verb->operands, verb->summary);
+	}
+	printf("\nOptions of every verb:\n");
+	options_print(NULL);
+	printf("\nlogbroker VERB -h tells about one verb, man logbroker about everything.\n");
+}
+
+static void
+print_verb_help(const struct verb *verb)
+{
+	printf("usage: logbroker %s [options]%s%s\n\n%c%s.\n\nOptions:\n", verb->name, verb->operands[0] ? " " : "",
+	    verb->operands, verb->summary[0] - 'a' + 'A', verb->summary + 1);
+	options_print(verb);
+	printf("\nExamples:\n%s", verb->examples);
+}
+
+/* Help that cannot be written is told by the exit code; a reader that went away is no error. */
+static int
+end_of_help(void)
+{
+	return fflush(stdout) == 0 || errno == EPIPE ? TOOL_DONE : TOOL_INTERNAL;
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct verb *verb;
+	struct options options;
+
+	signal(SIGPIPE, SIG_IGN);
+	switch (options_read(argc, argv, verbs, &verb, &options)) {
+	case OPTIONS_RUN:
+		return verb->run(&options);
+	case OPTIONS_HELP:
+		if (verb == NULL)
+			print_program_help();
+		else
+			print_verb_help(verb);
+		return end_of_help();
+	case OPTIONS_VERSION:
+		printf("logbroker %s\n", PACKAGE_VERSION);
+		return end_of_help();
+	case OPTIONS_WRONG:
+		break;
+	}
+	return TOOL_USAGE;
+}

@@ -1,0 +1,462 @@
+/*
+ * The command line. An option of interfaces.md that this version does not have yet stands in the table without a
+ * setter: it is refused by name and never ignored.
+ */
+#include "client/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "client/tool.h"
+#include "common/clock.h"
+#include "common/record.h"
+
+static const char not_supported[] = "not supported in this version";
+
+/* Digits only, so that no sign, blank or "0x" slips through. Returns 0, or -1. */
+static int
+read_number(const char *text, size_t length, int64_t max, int64_t *number)
+{
+	int64_t value = 0;
+
+	if (length == 0)
+		return -1;
+	for (size_t i = 0; i < length; i++) {
+		int digit = text[i] - '0';
+
+		if (digit < 0 || digit > 9 || value > (max - digit) / 10)
+			return -1;
+		value = value * 10 + digit;
+	}
+	*number = value;
+	return 0;
+}
+
+static int
+read_whole_number(const char *text, int64_t max, int64_t *number)
+{
+	return read_number(text, strlen(text), max, number);
+}
+
+struct unit {
+	const char *name;
+	int64_t factor;
+};
+
+/* A number and one of the units, of which the first stands when none is written. Returns 0, or -1. */
+static int
+read_with_unit(const char *text, const struct unit *units, size_t count, int64_t *value)
+{
+	size_t digits = strspn(text, "0123456789");
+	const char *name = text[digits] == '\0' ? units[0].name : text + digits;
+
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(name, units[i].name) != 0)
+			continue;
+		if (read_number(text, digits, INT64_MAX / 4 / units[i].factor, value) != 0)
+			return -1;
+		*value *= units[i].factor;
+		return 0;
+	}
+	return -1;
+}
+
+/* Setters: each returns NULL, or what is wrong with the value ("must be ..."). */
+
+static const char *
+set_address(struct options *options, const char *value)
+{
+	options->address = value;
+	return client_address_problem(value);
+}
+
+static const char *
+set_timeout(struct options *options, const char *value)
+{
+	static const struct unit units[] = {
+		{ "s", CLOCK_NS_PER_S },
+		{ "us", CLOCK_NS_PER_US },
+		{ "ms", CLOCK_NS_PER_MS },
+		{ "min", 60 * (int64_t)CLOCK_NS_PER_S },
+		{ "h", 3600 * (int64_t)CLOCK_NS_PER_S },
+		{ "d", 86400 * (int64_t)CLOCK_NS_PER_S },
+	};
+
+	if (read_with_unit(value, units, sizeof(units) / sizeof(units[0]), &options->timeout_ns) != 0 ||
+	    options->timeout_ns == 0)
+		return "must be a time above 0: a number of seconds, or a number with us, ms, s, min, h or d";
+	return NULL;
+}
+
+static const char *
+set_output(struct options *options, const char *value)
+{
+	(void)options;
+	if (strcmp(value, "json") == 0 || strcmp(value, "jsonl") == 0)
+		return not_supported;
+	return strcmp(value, "text") == 0 ? NULL : "must be text";
+}
+
+static const char *
+set_partition(struct options *options, const char *value)
+{
+	int64_t number;
+
+	if (read_whole_number(value, 99998, &number) != 0)
+		return "must be a partition's number, 0 to 99998";
+	options->partition = (int32_t)number;
+	return NULL;
+}
+
+static const char *
+set_key(struct options *options, const char *value)
+{
+	options->key = value;
+	return NULL;
+}
+
+static const char *
+set_key_delimiter(struct options *options, const char *value)
+{
+	options->key_delimiter = value;
+	return value[0] == '\0' ? "must not be empty" : NULL;
+}
+
+static const char *
+set_ack(struct options *options, const char *value)
+{
+	static const char *const names[] = { "none", "written", "forced" };
+
+	for (int i = 0; i < 3; i++) {
+		if (strcmp(value, names[i]) == 0) {
+			options->ack = (enum codec_ack)i;
+			return NULL;
+		}
+	}
+	return "must be none, written or forced";
+}
+
+static const char *
+set_framing(struct options *options, const char *value)
+{
+	int framing = framing_parse(value);
+
+	if (framing < 0)
+		return "must be lines, nul, len32 or none";
+	options->framing = (enum framing)framing;
+	return NULL;
+}
+
+static const char *
+set_batch_records(struct options *options, const char *value)
+{
+	int64_t number;
+
+	if (read_whole_number(value, INT32_MAX, &number) != 0 || number == 0)
+		return "must be a number of records, 1 or more";
+	options->batch_records = (int32_t)number;
+	return NULL;
+}
+
+static const char *
+set_offsets(struct options *options, const char *value)
+{
+	(void)value;
+	options->offsets = true;
+	return NULL;
+}
+
+static const char *
+set_from(struct options *options, const char *value)
+{
+	if (strcmp(value, "checkpoint") == 0)
+		return not_supported;
+	if (strcmp(value, "earliest") == 0) {
+		options->from = OPTIONS_FROM_EARLIEST;
+	} else if (strcmp(value, "latest") == 0) {
+		options->from = OPTIONS_FROM_LATEST;
+	} else {
+		options->from = value[0] == '-' ? OPTIONS_FROM_LAST : OPTIONS_FROM_OFFSET;
+		if (read_whole_number(value + (value[0] == '-'), INT64_MAX, &options->from_number) != 0)
+			return "must be earliest, latest, an offset, or -N for the last N records";
+	}
+	return NULL;
+}
+
+static const char *
+set_to(struct options *options, const char *value)
+{
+	if (strcmp(value, "end") == 0)
+		options->to = OPTIONS_TO_END;
+	else if (strcmp(value, "never") == 0)
+		options->to = OPTIONS_TO_NEVER;
+	else if (read_whole_number(value, INT64_MAX, &options->to_offset) == 0)
+		options->to = OPTIONS_TO_OFFSET;
+	else
+		return "must be end, never or an offset";
+	return NULL;
+}
+
+static const char *
+set_count(struct options *options, const char *value)
+{
+	if (read_whole_number(value, INT64_MAX - 1, &options->count) != 0 || options->count == 0)
+		return "must be a number of records, 1 or more";
+	return NULL;
+}
+
+static const char *
+set_max_bytes(struct options *options, const char *value)
+{
+	static const struct unit units[] = { { "B", 1 }, { "KiB", 1024 }, { "MiB", 1024 * 1024 } };
+	int64_t bytes;
+
+	if (read_with_unit(value, units, sizeof(units) / sizeof(units[0]), &bytes) != 0 || bytes == 0 ||
+	    bytes > CODEC_FETCH_PAYLOAD_MAX)
+		return "must be 1 to 8388590 bytes; B, KiB and MiB are units";
+	options->max_bytes = (int32_t)bytes;
+	return NULL;
+}
+
+static const char *
+set_on_gap(struct options *options, const char *value)
+{
+	static const char *const names[] = { "fail", "earliest", "latest" };
+
+	for (int i = 0; i < 3; i++) {
+		if (strcmp(value, names[i]) == 0) {
+			options->on_gap = (enum options_gap)i;
+			return NULL;
+		}
+	}
+	return "must be fail, earliest or latest";
+}
+
+struct option {
+	const char *name;	/* with its dashes; one letter behind one dash, a word behind two */
+	const char *argument;	/* NULL: takes none */
+	unsigned verbs;
+	const char *(*set)(struct options *options, const char *value);		/* NULL: not in this version */
+	const char *help;
+};
+
+static const struct option option_table[] = {
+	{ "-p", "N", VERB_PRODUCE, set_partition, "all records go to partition N" },
+	{ "-k", "KEY", VERB_PRODUCE, set_key, "all records go to the partition of KEY" },
+	{ "--key-delim", "STRING", VERB_PRODUCE, set_key_delimiter,
+	    "what stands before STRING in a record is its key, and is not sent" },
+	{ "-a", "ACK", VERB_PRODUCE, set_ack, "none, written or forced [written]" },
+	{ "--batch-records", "N", VERB_PRODUCE, set_batch_records, "at most N records in a request" },
+	{ "--linger", "TIME", VERB_PRODUCE, NULL, NULL },
+	{ "--offsets", NULL, VERB_PRODUCE, set_offsets, "print partition and offset of each acknowledged record" },
+	{ "--from", "WHERE", VERB_READERS, set_from, "earliest, latest, an offset, or -N: the last N records" },
+	{ "--to", "WHERE", VERB_READERS, set_to, "end (as it is at the start), never, or the offset to stop before" },
+	{ "-n", "MAX", VERB_READERS, set_count, "stop after MAX records" },
+	{ "--checkpoint", "FILE", VERB_READERS | VERB_TOPICS, NULL, NULL },
+	{ "--max-bytes", "SIZE", VERB_READERS, set_max_bytes, "bytes to ask for at a time [1MiB]" },
+	{ "--on-gap", "WHAT", VERB_READERS, set_on_gap,
+	    "fail, earliest or latest: when the wanted offset is gone [fail]" },
+	{ "--framing", "FRAMING", VERB_PRODUCE | VERB_READERS, set_framing, "lines, nul, len32 or none [lines]" },
+	{ "-b", "ADDR", VERB_ALL, set_address, "broker: host:port, [v6]:port or unix:/path [127.0.0.1:9092]" },
+	{ "--timeout", "TIME", VERB_ALL, set_timeout, "give up after TIME without progress [30s]" },
+	{ "-o", "FORMAT", VERB_ALL, set_output, "text is the only one so far [text]" },
+	{ "--control", "PATH", VERB_ALL, NULL, NULL },
+	{ "-h", NULL, VERB_ALL, NULL, "this help" },
+	{ "--version", NULL, VERB_ALL, NULL, "name and version" },
+};
+enum { OPTION_COUNT = sizeof(option_table) / sizeof(option_table[0]) };
+
+/* The option that `text` begins with; *attached becomes the value that is written in the same word, or NULL. */
+static const struct option *
+find_option(const char *text, const char **attached)
+{
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		const char *name = option_table[i].name;
+		size_t length = strlen(name);
+		bool is_word = name[1] == '-';
+
+		if (strncmp(text, name, length) != 0)
+			continue;
+		if (text[length] != '\0' && is_word && text[length] != '=')
+			continue;
+		*attached = text[length] == '\0' ? NULL : text + length + is_word;
+		return &option_table[i];
+	}
+	return NULL;
+}
+
+static const struct verb *
+find_verb(const struct verb *verbs, const char *name)
+{
+	for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
+		if (strcmp(verb->name, name) == 0)
+			return verb;
+	}
+	return NULL;
+}
+
+static enum options_wish
+choose_verb(const struct verb *verbs, const char *name, const struct verb **verb)
+{
+	*verb = find_verb(verbs, name);
+	if (*verb == NULL)
+		tool_say("there is no verb '%s'; logbroker -h lists them", name);
+	else if ((*verb)->run == NULL)
+		tool_say("%s: %s", name, not_supported);
+	return *verb == NULL || (*verb)->run == NULL ? OPTIONS_WRONG : OPTIONS_RUN;
+}
+
+static enum options_wish
+apply_option(const struct option *option, const char *value, struct options *options)
+{
+	const char *problem = option->set == NULL ? not_supported : option->set(options, value);
+
+	if (problem == NULL)
+		return OPTIONS_RUN;
+	if (problem == not_supported && option->set == NULL)
+		tool_say("%s: %s", option->name, problem);
+	else
+		tool_say("%s '%s': %s", option->name, value, problem);
+	return OPTIONS_WRONG;
+}
+
+/* One option at argv[*i]; *i moves over its value. */
+static enum options_wish
+read_option(char **argv, int argc, int *i, const struct verb *verb, struct options *options)
+{
+	const char *attached = NULL;
+	const struct option *option = find_option(argv[*i], &attached);
+
+	if (strcmp(argv[*i], "--help") == 0 || strcmp(argv[*i], "-h") == 0)
+		return OPTIONS_HELP;
+	if (strcmp(argv[*i], "--version") == 0)
+		return OPTIONS_VERSION;
+	if (option == NULL || (verb != NULL && (option->verbs & verb->bit) == 0) ||
+	    (verb == NULL && option->verbs != VERB_ALL)) {
+		tool_say("%s%sthere is no option '%s'%s", verb != NULL ? verb->name : "", verb != NULL ? ": " : "",
+		    argv[*i], verb != NULL || option == NULL ? "" : " ahead of the verb; write it behind");
+		return OPTIONS_WRONG;
+	}
+	if (option->argument == NULL && attached != NULL) {
+		tool_say("%s takes no value", option->name);
+		return OPTIONS_WRONG;
+	}
+	if (option->argument != NULL && attached == NULL) {
+		if (*i + 1 == argc && option->set != NULL) {
+			tool_say("%s needs a value: %s %s", option->name, option->name, option->argument);
+			return OPTIONS_WRONG;
+		}
+		attached = *i + 1 < argc ? argv[++*i] : "";
+	}
+	return apply_option(option, attached, options);
+}
+
+static void
+set_defaults(struct options *options)
+{
+	*options = (struct options){
+		.timeout_ns = 30 * (int64_t)CLOCK_NS_PER_S,
+		.partition = -1,
+		.ack = CODEC_ACK_WRITTEN,
+		.batch_records = INT32_MAX,
+		.framing = FRAMING_LINES,
+		.from = OPTIONS_FROM_EARLIEST,
+		.to = OPTIONS_TO_END,
+		.count = INT64_MAX,
+		.max_bytes = 1024 * 1024,
+		.on_gap = OPTIONS_GAP_FAIL,
+	};
+}
+
+/* `follow` is `consume` with other defaults; what stands on the command line is set afterwards. */
+static void
+set_verb_defaults(const struct verb *verb, struct options *options)
+{
+	if (verb->bit == VERB_FOLLOW) {
+		options->from = OPTIONS_FROM_LATEST;
+		options->to = OPTIONS_TO_NEVER;
+	}
+}
+
+static enum options_wish
+choose_address(struct options *options)
+{
+	const char *variable = getenv("LOGBROKER_ADDR");
+	const char *problem;
+
+	if (options->address != NULL)
+		return OPTIONS_RUN;
+	options->address = variable != NULL && variable[0] != '\0' ? variable : "127.0.0.1:9092";
+	problem = client_address_problem(options->address);
+	if (problem == NULL)
+		return OPTIONS_RUN;
+	tool_say("LOGBROKER_ADDR '%s': %s", variable, problem);
+	return OPTIONS_WRONG;
+}
+
+static enum options_wish
+check_together(const struct verb *verb, const struct options *options)
+{
+	int placements = (options->partition >= 0) + (options->key != NULL) + (options->key_delimiter != NULL);
+
+	if (placements > 1)
+		tool_say("only one of -p, -k and --key-delim can choose the partition");
+	else if (options->offsets && options->ack == CODEC_ACK_NONE)
+		tool_say("--offsets needs answers, and with -a none there are none");
+	else if (options->operand_count < verb->operands_min || options->operand_count > verb->operands_max)
+		tool_say("usage: logbroker %s [options] %s (logbroker %s -h tells more)", verb->name, verb->operands,
+		    verb->name);
+	else
+		return OPTIONS_RUN;
+	return OPTIONS_WRONG;
+}
+
+enum options_wish
+options_read(int argc, char **argv, const struct verb *verbs, const struct verb **verb, struct options *options)
+{
+	enum options_wish wish = OPTIONS_RUN;
+	bool only_operands = false;
+
+	*verb = NULL;
+	set_defaults(options);
+	options->operands = argv + 1;
+	for (int i = 1; i < argc && wish == OPTIONS_RUN; i++) {
+		if (!only_operands && strcmp(argv[i], "--") == 0) {
+			only_operands = true;
+		} else if (!only_operands && argv[i][0] == '-' && argv[i][1] != '\0') {
+			wish = read_option(argv, argc, &i, *verb, options);
+		} else if (*verb == NULL) {
+			wish = choose_verb(verbs, argv[i], verb);
+			if (wish == OPTIONS_RUN)
+				set_verb_defaults(*verb, options);
+		} else {
+			argv[1 + options->operand_count++] = argv[i];
+		}
+	}
+	if (wish != OPTIONS_RUN)
+		return wish;
+	if (*verb == NULL) {
+		tool_say("usage: logbroker [options] VERB ... (logbroker -h lists the verbs)");
+		return OPTIONS_WRONG;
+	}
+	wish = check_together(*verb, options);
+	return wish == OPTIONS_RUN ? choose_address(options) : wish;
+}
+
+void
+options_print(const struct verb *verb)
+{
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		const struct option *option = &option_table[i];
+		char left[32];
+
+		if (option->help == NULL || (verb == NULL ? option->verbs != VERB_ALL : !(option->verbs & verb->bit)))
+			continue;
+		snprintf(left, sizeof(left), "%s%s%s", option->name, option->argument != NULL ? " " : "",
+		    option->argument != NULL ? option->argument : "");
+		printf("  %-22s %s\n", left, option->help);
+	}
+}

@@ -1,0 +1,77 @@
+/*
+ * The command line of `logbroker`: one table of verbs, one of options, and the values they set. Every value is
+ * checked here; what a verb gets is complete, with the verb's own defaults. The help texts come from the same tables.
+ */
+#ifndef CLIENT_OPTIONS_H
+#define CLIENT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/framing.h"
+#include "common/codec.h"
+
+enum options_from { OPTIONS_FROM_EARLIEST, OPTIONS_FROM_LATEST, OPTIONS_FROM_OFFSET, OPTIONS_FROM_LAST };
+enum options_to { OPTIONS_TO_END, OPTIONS_TO_OFFSET, OPTIONS_TO_NEVER };
+enum options_gap { OPTIONS_GAP_FAIL, OPTIONS_GAP_EARLIEST, OPTIONS_GAP_LATEST };
+
+struct options {
+	const char *address;
+	int64_t timeout_ns;
+
+	/* produce */
+	int32_t partition;		/* -1: not given */
+	const char *key;		/* NULL: not given */
+	const char *key_delimiter;	/* NULL: not given, else not empty */
+	enum codec_ack ack;
+	int32_t batch_records;		/* INT32_MAX: not given */
+	bool offsets;
+
+	/* produce, consume, replay, follow */
+	enum framing framing;
+
+	/* consume, replay, follow */
+	enum options_from from;
+	int64_t from_number;		/* with FROM_OFFSET and FROM_LAST, not negative */
+	enum options_to to;
+	int64_t to_offset;		/* with TO_OFFSET */
+	int64_t count;			/* records at most; INT64_MAX: not given */
+	int32_t max_bytes;
+	enum options_gap on_gap;
+
+	char *const *operands;		/* what is left of the command line */
+	int32_t operand_count;
+};
+
+struct verb {
+	const char *name;
+	const char *operands;	/* "TOPIC [FILE...]"; NULL: this version does not have the verb */
+	const char *summary;
+	const char *examples;
+	unsigned bit;		/* in the option table's sets of verbs */
+	int32_t operands_min, operands_max;
+	int (*run)(const struct options *options);
+};
+
+enum { VERB_PRODUCE = 1, VERB_CONSUME = 2, VERB_REPLAY = 4, VERB_FOLLOW = 8, VERB_TOPICS = 16, VERB_PING = 32,
+	VERB_READERS = VERB_CONSUME | VERB_REPLAY | VERB_FOLLOW, VERB_ALL = 63 };
+
+enum options_wish {
+	OPTIONS_RUN,		/* *verb and *options are complete */
+	OPTIONS_HELP,		/* of *verb, or of the program when that is NULL */
+	OPTIONS_VERSION,
+	OPTIONS_WRONG,		/* said on stderr */
+};
+
+/*
+ * Reads the command line (argv is reordered: operands move to its front). `verbs` ends with a NULL name. The result
+ * points into argv and the environment.
+ */
+enum options_wish options_read(int argc, char **argv, const struct verb *verbs, const struct verb **verb,
+    struct options *options);
+
+/* The options that `verb` (NULL: every verb) knows, a line each, on standard output. */
+void options_print(const struct verb *verb);
+
+#endif

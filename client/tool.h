@@ -1,0 +1,61 @@
+/*
+ * What the verbs of `logbroker` share: its exit codes, its talk on stderr, and the wish to end (SIGINT, SIGTERM).
+ */
+#ifndef CLIENT_TOOL_H
+#define CLIENT_TOOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/client.h"
+#include "client/options.h"
+
+enum tool_exit {
+	TOOL_DONE = 0,
+	TOOL_INTERNAL = 1,
+	TOOL_USAGE = 2,
+	TOOL_REFUSED = 3,
+	TOOL_UNREACHABLE = 4,
+	TOOL_TIMEOUT = 5,
+	TOOL_CORRUPTION = 6,
+	TOOL_PARTLY = 7,
+	TOOL_RANGE = 8,
+	TOOL_BUSY = 9,
+};
+
+/* "logbroker: text" and a newline on stderr, in one write. */
+void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The exit code of a request that failed with nothing else to tell. */
+int tool_exit_code(enum client_status status);
+
+/*
+ * From now on the first SIGINT or SIGTERM asks for a clean end: tool_stop_fd() becomes readable and stays so. The
+ * second one kills. Returns 0, or -1 with errno.
+ */
+int tool_catch_stop(void);
+int tool_stop_fd(void);		/* -1 until tool_catch_stop */
+bool tool_stopped(void);
+
+/* Now and the user's --timeout. */
+int64_t tool_deadline(const struct options *options);
+
+/* A client connected to the user's broker; NULL when that failed, which has been said, with the code in *exit_code. */
+struct client *tool_connect(const struct options *options, int *exit_code);
+
+struct wire_metadata;
+
+/* Says why a METADATA request (for one topic, or several: NULL) failed, and returns the exit code. */
+int tool_failed(enum client_status status, const struct client *client, const char *topic);
+
+/* METADATA of the named topics (count 0: all). Returns TOOL_DONE, or the exit code, having said why. */
+int tool_metadata(struct client *client, const struct options *options, const char *const *names, int32_t count,
+    struct wire_metadata *metadata);
+
+/* The verbs: each returns the program's exit code. */
+int verb_produce(const struct options *options);
+int verb_consume(const struct options *options);
+int verb_topics(const struct options *options);
+int verb_ping(const struct options *options);
+
+#endif

@@ -1,0 +1,16 @@
+/* Time. Every wait and deadline in the project is CLOCK_MONOTONIC in nanoseconds; it is one clock for all processes. */
+#ifndef COMMON_CLOCK_H
+#define COMMON_CLOCK_H
+
+#include <stdint.h>
+
+enum {
+	CLOCK_NS_PER_US = 1000,
+	CLOCK_NS_PER_MS = 1000000,
+	CLOCK_NS_PER_S = 1000000000,
+};
+
+/* CLOCK_MONOTONIC now, in nanoseconds. */
+int64_t clock_now_ns(void);
+
+#endif

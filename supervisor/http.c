@@ -1,0 +1,310 @@
+/*
+ * evhttp with a fence around it; see http.h. evhttp itself neither limits its clients nor tells when one is gone, and
+ * turns in circles when accept fails for want of descriptors. So its bufferevents are made here, each with a reference
+ * of our own: evhttp takes the callbacks off one when it is done with it, which a sweep notices; and the listener is
+ * disabled while all places are taken, or for a moment after accept has failed.
+ */
+#include "supervisor/http.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <event2/listener.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+
+enum { PAGES_MAX = 16 };
+
+struct client {
+	struct bufferevent *stream;	/* NULL: the place is free */
+	int64_t since_ns;
+};
+
+/* What was rendered last, as long as it may be shown again. */
+struct cached {
+	struct evbuffer *body;
+	int status;
+	int64_t until_ns;
+};
+
+struct http {
+	const struct http_page *pages;
+	void *context;
+	struct evhttp *server;
+	struct evconnlistener *listener;
+	struct event *sweep;		/* while there are clients, or the listener is disabled */
+	int count;
+	struct client clients[HTTP_CLIENTS_MAX];
+	struct cached cached[PAGES_MAX];
+	struct log_limit limit;
+};
+
+/* ---- clients ---- */
+
+static void
+sweep_later(struct http *http, int ms)
+{
+	struct timeval wait = { ms / 1000, (ms % 1000) * 1000 };
+
+	if (!evtimer_pending(http->sweep, NULL))
+		evtimer_add(http->sweep, &wait);
+}
+
+/* evhttp has freed it: nobody else sets all callbacks to nothing. */
+static bool
+is_over(struct bufferevent *stream)
+{
+	bufferevent_data_cb readable, writable;
+	bufferevent_event_cb event;
+	void *context;
+
+	bufferevent_getcb(stream, &readable, &writable, &event, &context);
+	return readable == NULL && writable == NULL && event == NULL;
+}
+
+static void
+let_go(struct http *http, struct client *client)
+{
+	bufferevent_decref(client->stream);	/* the last one: closes the socket */
+	client->stream = NULL;
+	http->count--;
+}
+
+static void
+sweep(struct http *http)
+{
+	int64_t now_ns = clock_now_ns();
+	int64_t life_ms = http->count == HTTP_CLIENTS_MAX ? HTTP_CROWDED_MS : HTTP_LIFE_MS;
+
+	for (int i = 0; i < HTTP_CLIENTS_MAX; i++) {
+		struct client *client = &http->clients[i];
+
+		if (client->stream == NULL)
+			continue;
+		if (is_over(client->stream))
+			let_go(http, client);
+		else if (now_ns - client->since_ns > life_ms * CLOCK_NS_PER_MS)
+			shutdown(bufferevent_getfd(client->stream), SHUT_RDWR);	/* evhttp sees its end, and frees it */
+	}
+}
+
+static void
+on_sweep(evutil_socket_t fd, short what, void *context)
+{
+	struct http *http = context;
+
+	(void)fd;
+	(void)what;
+	sweep(http);
+	if (http->count < HTTP_CLIENTS_MAX)
+		evconnlistener_enable(http->listener);
+	if (http->count > 0)
+		sweep_later(http, HTTP_SWEEP_MS);
+}
+
+/* evhttp wants a bufferevent for a connection that it has just accepted. */
+static struct bufferevent *
+on_new_client(struct event_base *base, void *context)
+{
+	struct http *http = context;
+	struct bufferevent *stream = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
+	int place = 0;
+
+	if (stream == NULL)
+		return NULL;
+	if (http->count == HTTP_CLIENTS_MAX - 1)
+		sweep(http);	/* before the new one is among them: it has no callbacks yet */
+	while (place < HTTP_CLIENTS_MAX && http->clients[place].stream != NULL)
+		place++;
+	if (place == HTTP_CLIENTS_MAX)	/* cannot be: the listener is off then */
+		return stream;
+	bufferevent_incref(stream);
+	http->clients[place] = (struct client){ stream, clock_now_ns() };
+	http->count++;
+	if (http->count == HTTP_CLIENTS_MAX)
+		evconnlistener_disable(http->listener);
+	sweep_later(http, HTTP_SWEEP_MS);
+	return stream;
+}
+
+static void
+on_accept_error(struct evconnlistener *listener, void *context)
+{
+	struct http *http = context;
+	int error = errno;
+	uint64_t suppressed;
+
+	evconnlistener_disable(listener);
+	evtimer_del(http->sweep);
+	sweep_later(http, HTTP_PAUSE_MS);
+	if (log_limit_pass(&http->limit, 60 * (int64_t)CLOCK_NS_PER_S, &suppressed))
+		log_warning("cannot accept an HTTP client: %s; paused for %d ms (%llu pauses since the last such line)",
+		    strerror(error), HTTP_PAUSE_MS, (unsigned long long)suppressed);
+}
+
+/* ---- requests ---- */
+
+static void
+answer(struct evhttp_request *request, int status, const char *content_type, struct evbuffer *body)
+{
+	struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
+	bool head_only = evhttp_request_get_command(request) == EVHTTP_REQ_HEAD;
+	char length[32];
+
+	snprintf(length, sizeof(length), "%zu", evbuffer_get_length(body));
+	evhttp_add_header(headers, "Content-Type", content_type);
+	evhttp_add_header(headers, "Content-Length", length);
+	evhttp_add_header(headers, "Cache-Control", "no-store");
+	evhttp_add_header(headers, "Connection", "close");
+	if (!head_only && evbuffer_add_buffer_reference(evhttp_request_get_output_buffer(request), body) != 0) {
+		evhttp_send_error(request, HTTP_SERVUNAVAIL, NULL);
+		return;
+	}
+	evhttp_send_reply(request, status, NULL, NULL);
+}
+
+static void
+refuse(struct evhttp_request *request, int status, const char *text)
+{
+	struct evbuffer *body = evbuffer_new();
+
+	if (body == NULL || evbuffer_add(body, text, strlen(text)) != 0)
+		evhttp_send_error(request, HTTP_SERVUNAVAIL, NULL);
+	else
+		answer(request, status, "text/plain; charset=utf-8", body);
+	if (body != NULL)
+		evbuffer_free(body);
+}
+
+/*
+ * A page that is dear (100,000 partitions: some tens of milliseconds) is shown again for a while, so that no number of
+ * clients can keep the loop busy with it. Returns -1 when it cannot be rendered.
+ */
+static int
+render(struct http *http, const struct http_page *page, struct cached *cached)
+{
+	struct evbuffer *body;
+	int64_t started_ns = clock_now_ns(), cost_ns;
+
+	if (cached->body != NULL && started_ns < cached->until_ns)
+		return 0;
+	body = evbuffer_new();
+	if (body == NULL)
+		return -1;
+	cached->status = page->render(http->context, body);
+	if (cached->status < 0) {
+		evbuffer_free(body);
+		cached->until_ns = 0;
+		return -1;
+	}
+	if (cached->body != NULL)
+		evbuffer_free(cached->body);
+	cached->body = body;
+	cost_ns = (clock_now_ns() - started_ns) * HTTP_COST_FACTOR;
+	if (cost_ns > (int64_t)HTTP_CACHE_MAX_MS * CLOCK_NS_PER_MS)
+		cost_ns = (int64_t)HTTP_CACHE_MAX_MS * CLOCK_NS_PER_MS;
+	cached->until_ns = started_ns + cost_ns;
+	return 0;
+}
+
+static const char *
+path_of(struct evhttp_request *request)
+{
+	const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(request);
+	const char *path = uri == NULL ? NULL : evhttp_uri_get_path(uri);
+
+	return path == NULL ? "" : path;
+}
+
+static void
+on_request(struct evhttp_request *request, void *context)
+{
+	struct http *http = context;
+	enum evhttp_cmd_type command = evhttp_request_get_command(request);
+	const char *path = path_of(request);
+	const struct http_page *page = http->pages;
+
+	while (page->path != NULL && strcmp(page->path, path) != 0)
+		page++;
+	if (page->path == NULL) {
+		refuse(request, HTTP_NOTFOUND, "no such page\n");
+	} else if (command != EVHTTP_REQ_GET && command != EVHTTP_REQ_HEAD) {
+		evhttp_add_header(evhttp_request_get_output_headers(request), "Allow", "GET, HEAD");
+		refuse(request, HTTP_BADMETHOD, "this page can only be read\n");
+	} else {
+		struct cached *cached = &http->cached[page - http->pages];
+
+		if (render(http, page, cached) == 0)
+			answer(request, cached->status, page->content_type, cached->body);
+		else
+			refuse(request, HTTP_SERVUNAVAIL, "no memory\n");
+	}
+}
+
+/* ---- the whole ---- */
+
+static int
+configure(struct http *http, int descriptor)
+{
+	struct evhttp_bound_socket *bound;
+
+	evhttp_set_timeout(http->server, HTTP_IDLE_S);
+	evhttp_set_max_headers_size(http->server, HTTP_HEADERS_MAX_BYTES);
+	evhttp_set_max_body_size(http->server, HTTP_BODY_MAX_BYTES);
+	/* All, so that the refusal is ours: evhttp would call a known method "not implemented". */
+	evhttp_set_allowed_methods(http->server, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
+	    EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_CONNECT | EVHTTP_REQ_PATCH);
+	evhttp_set_bevcb(http->server, on_new_client, http);
+	evhttp_set_gencb(http->server, on_request, http);
+	bound = evhttp_accept_socket_with_handle(http->server, descriptor);
+	if (bound == NULL)
+		return -1;
+	http->listener = evhttp_bound_socket_get_listener(bound);
+	evconnlistener_set_error_cb(http->listener, on_accept_error);
+	return 0;
+}
+
+struct http *
+http_new(struct event_base *base, int descriptor, const struct http_page *pages, void *context)
+{
+	struct http *http = calloc(1, sizeof(*http));
+
+	if (http == NULL)
+		return NULL;
+	http->pages = pages;
+	http->context = context;
+	http->sweep = evtimer_new(base, on_sweep, http);
+	http->server = evhttp_new(base);
+	if (http->sweep != NULL && http->server != NULL && configure(http, descriptor) == 0)
+		return http;
+	http_free(http);
+	errno = ENOMEM;
+	return NULL;
+}
+
+void
+http_free(struct http *http)
+{
+	if (http == NULL)
+		return;
+	if (http->server != NULL)
+		evhttp_free(http->server);
+	for (int i = 0; i < HTTP_CLIENTS_MAX; i++)
+		if (http->clients[i].stream != NULL)
+			let_go(http, &http->clients[i]);
+	for (int i = 0; i < PAGES_MAX; i++)
+		if (http->cached[i].body != NULL)
+			evbuffer_free(http->cached[i].body);
+	if (http->sweep != NULL)
+		event_free(http->sweep);
+	free(http);
+}

@@ -1,0 +1,204 @@
+/* Taking the data directory's lock, and naming who holds it; see lock.h. */
+#include "supervisor/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/log.h"
+
+enum {
+	TEXT_BYTES = 32 * 1024,		/* a line for each of 1,024 workers */
+	READ_TRIES = 10,		/* the holder may be writing the file this very moment */
+	READ_PAUSE_MS = 50,
+	NAMED_MAX = 8,
+};
+
+static int
+make_directory(struct lock *lock, const char *data_dir)
+{
+	if (mkdir(data_dir, 0750) == 0)
+		log_info("created the data directory %s", data_dir);
+	else if (errno != EEXIST) {
+		log_error("cannot create the data directory %s: %s%s", data_dir, strerror(errno),
+		    errno == ENOENT ? " (its parent must exist)" : "");
+		return -1;
+	}
+	if (realpath(data_dir, lock->data_dir) == NULL) {
+		log_error("cannot use the data directory %s: %s", data_dir, strerror(errno));
+		return -1;
+	}
+	return 0;
+}
+
+/* True when the pid belongs to a running process (a zombie does not run) that can be one of a broker's. */
+static bool
+broker_runs(pid_t pid)
+{
+	char path[64], line[512], state = 'X';
+	char *name, *end;
+	FILE *file;
+	bool read;
+
+	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return false;
+	read = fgets(line, sizeof(line), file) != NULL;
+	fclose(file);
+	if (!read)
+		return false;
+	name = strchr(line, '(');	/* "pid (name) state ..."; the name may hold anything */
+	end = strrchr(line, ')');
+	if (name == NULL || end == NULL || sscanf(end + 1, " %c", &state) != 1)
+		return false;
+	*end = '\0';
+	if (state == 'Z' || state == 'X')
+		return false;
+	return strcmp(name + 1, "logsupervisor") == 0 || strcmp(name + 1, "logworker") == 0;
+}
+
+static char *
+append_pid(char *to, char *end, const char *line, int named)
+{
+	int n;
+
+	if (named >= NAMED_MAX)
+		n = snprintf(to, (size_t)(end - to), "%s", named == NAMED_MAX ? ", and more" : "");
+	else
+		n = snprintf(to, (size_t)(end - to), "%s%.*s", named > 0 ? ", " : "", (int)strcspn(line, "\n"), line);
+	return n < end - to ? to + n : to;
+}
+
+/* Writes "123 supervisor, 124 worker 0" of those in the file that still run; returns their number. */
+static int
+name_holders(int fd, char *names, size_t size)
+{
+	char *text = calloc(1, TEXT_BYTES + 1);
+	char *to = names, *end = names + size;
+	int running = 0;
+
+	*names = '\0';
+	if (text == NULL)
+		return 0;
+	if (pread(fd, text, TEXT_BYTES, 0) > 0)
+		for (char *line = text; line != NULL && *line != '\0';
+		    line = strchr(line, '\n'), line = line == NULL ? NULL : line + 1) {
+			long pid = strtol(line, NULL, 10);
+
+			if (pid > 0 && broker_runs((pid_t)pid))
+				to = append_pid(to, end, line, running++);
+		}
+	free(text);
+	return running;
+}
+
+static void
+report_holder(const struct lock *lock, int fd)
+{
+	static const struct timespec pause = { 0, READ_PAUSE_MS * 1000000L };
+	char names[512];
+
+	for (int i = 0; i < READ_TRIES; i++) {
+		if (name_holders(fd, names, sizeof(names)) > 0) {
+			log_error("the data directory %s is in use by another broker: pid %s still running; stop it, or "
+			    "wait until its workers have finished", lock->data_dir, names);
+			return;
+		}
+		nanosleep(&pause, NULL);
+	}
+	log_error("the data directory %s is in use: some process holds %s/lock and its pid is not in there (fuser -v "
+	    "%s/lock names it)", lock->data_dir, lock->data_dir, lock->data_dir);
+}
+
+static int
+open_file(const struct lock *lock, char *path, size_t size)
+{
+	int fd;
+
+	if ((size_t)snprintf(path, size, "%s/lock", lock->data_dir) >= size) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0640);
+	return fd;
+}
+
+/* The name may have been given to another file between open and flock: then the lock on the old one is worthless. */
+static bool
+is_file(int fd, const char *path)
+{
+	struct stat held, named;
+
+	return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && S_ISREG(held.st_mode) &&
+	    held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+enum lock_result
+lock_take(struct lock *lock, const char *data_dir)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	lock->descriptor = -1;
+	if (make_directory(lock, data_dir) != 0)
+		return LOCK_FAILED;
+	fd = open_file(lock, path, sizeof(path));
+	if (fd < 0) {
+		log_error("cannot open %s/lock: %s", lock->data_dir, strerror(errno));
+		return LOCK_FAILED;
+	}
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+		enum lock_result result = errno == EWOULDBLOCK ? LOCK_HELD : LOCK_FAILED;
+
+		if (result == LOCK_HELD)
+			report_holder(lock, fd);
+		else
+			log_error("cannot lock %s: %s", path, strerror(errno));
+		close(fd);
+		return result;
+	}
+	if (!is_file(fd, path)) {
+		log_error("cannot use %s as lock: it is not a regular file, or was replaced just now", path);
+		close(fd);
+		return LOCK_FAILED;
+	}
+	lock->descriptor = fd;
+	return LOCK_TAKEN;
+}
+
+void
+lock_write_pids(struct lock *lock, const pid_t *workers, int32_t count)
+{
+	static struct log_limit limit;
+	size_t used = 0;
+	char *text = malloc(TEXT_BYTES);
+	uint64_t suppressed;
+
+	if (text == NULL)
+		return;
+	used += (size_t)snprintf(text, TEXT_BYTES, "%ld supervisor\n", (long)getpid());
+	for (int32_t i = 0; i < count && used + 64 < TEXT_BYTES; i++)
+		if (workers[i] > 0)
+			used += (size_t)snprintf(text + used, TEXT_BYTES - used, "%ld worker %d\n", (long)workers[i], (int)i);
+	/* In place and not forced: it is a hint, and must not wait for a disk. */
+	if ((pwrite(lock->descriptor, text, used, 0) != (ssize_t)used || ftruncate(lock->descriptor, (off_t)used) != 0) &&
+	    log_limit_pass(&limit, 3600 * 1000000000LL, &suppressed))
+		log_warning("cannot write the pids into %s/lock: %s", lock->data_dir, strerror(errno));
+	free(text);
+}
+
+void
+lock_free(struct lock *lock)
+{
+	if (lock->descriptor >= 0)
+		close(lock->descriptor);
+	lock->descriptor = -1;
+}

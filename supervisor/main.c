@@ -1,0 +1,467 @@
+/*
+ * logsupervisor: the process that owns whatever must outlive a worker. This file only wires: it loads the settings,
+ * sets everything up in the order in which it can fail, runs the loop, and shuts down.
+ */
+#include <errno.h>
+#include <event2/event.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "supervisor/boards.h"
+#include "supervisor/crew.h"
+#include "supervisor/endpoint.h"
+#include "supervisor/handover.h"
+#include "supervisor/http.h"
+#include "supervisor/listener.h"
+#include "supervisor/lock.h"
+#include "supervisor/options.h"
+#include "supervisor/parking.h"
+#include "supervisor/placement.h"
+#include "supervisor/process.h"
+#include "supervisor/reserve.h"
+#include "supervisor/settings.h"
+#include "supervisor/setup.h"
+#include "supervisor/spawn.h"
+#include "supervisor/status.h"
+#include "supervisor/systemd.h"
+
+enum {
+	EXIT_HELD = 75,		/* the data directory, by another broker */
+	EXIT_CONFIG = 78,
+	DIRECTORY_UMASK = 0027,	/* files 0640, directories 0750, whatever was inherited */
+	SIGNALS = 4,
+};
+
+struct broker {
+	struct settings settings;
+	struct topics topics;
+	struct boards boards;
+	struct lock lock;
+	struct reserve reserve;
+	struct endpoints listen, web, control;	/* `web` and `control` have at most one */
+	char program[PATH_MAX];
+	struct setup setup;
+
+	struct event_base *base;
+	struct event *signals[SIGNALS];
+	struct parking *parking;
+	struct handover *handover;
+	struct crew *crew;
+	struct listener *listener;
+	struct status status;
+	struct http *web_server, *control_server;
+	bool stopping;
+};
+
+/* ---- set-up, step by step; each returns 0, or the exit status after an error line ---- */
+
+static int
+fail(const char *what)
+{
+	log_error("cannot start: %s: %s", what, strerror(errno));
+	return EXIT_FAILURE;
+}
+
+static int
+check_data(const struct broker *broker, const char *path)
+{
+	return settings_check_data(&broker->settings, path, stderr, stderr) == 0 ? 0 : EXIT_CONFIG;
+}
+
+static int
+load(struct broker *broker, const struct options *options)
+{
+	int status;
+
+	if (settings_read(options->config, &broker->settings, stderr) != 0) {
+		memset(&broker->settings, 0, sizeof(broker->settings));
+		return EXIT_CONFIG;
+	}
+	status = check_data(broker, options->config);
+	if (status == 0 && placement_build(&broker->settings, &broker->topics) != 0)
+		status = fail("placement of partitions");
+	if (options->verbose)
+		broker->settings.log_level = LOG_DEBUG;
+	log_open("supervisor", (enum log_level)broker->settings.log_level);
+	return status;
+}
+
+static void
+announce_limits(struct broker *broker)
+{
+	struct settings *settings = &broker->settings;
+	int64_t limit = process_raise_descriptor_limit();
+	int64_t allowed = process_connections_allowed(limit, settings->workers, placement_largest_group(&broker->topics));
+
+	if (settings->max_connections > allowed) {
+		log_warning("max_connections is lowered from %lld to %lld: the limit of descriptors is %lld, and a connection "
+		    "may need two (raise LimitNOFILE or ulimit -n)", (long long)settings->max_connections, (long long)allowed,
+		    (long long)limit);
+		settings->max_connections = allowed;
+	}
+	if (settings->workers < settings->workers_asked)
+		log_info("%d workers instead of %d: there are no more partitions", (int)settings->workers,
+		    (int)settings->workers_asked);
+	if (geteuid() == 0)
+		log_warning("running as root: the broker needs no privileges, give it a user of its own");
+}
+
+static int
+take_lock(struct broker *broker)
+{
+	switch (lock_take(&broker->lock, broker->settings.data_dir)) {
+	case LOCK_TAKEN:
+		return 0;
+	case LOCK_HELD:
+		return EXIT_HELD;
+	default:
+		return EXIT_FAILURE;
+	}
+}
+
+/* Sockets of the service manager stand in for what the settings say of the same purpose. */
+static int
+adopt_sockets(struct broker *broker)
+{
+	int count = systemd_socket_count();
+
+	for (int i = 0; i < count; i++) {
+		struct endpoints *purpose = systemd_socket_named(i, "http") ? &broker->web :
+		    systemd_socket_named(i, "control") ? &broker->control : &broker->listen;
+
+		if (endpoints_adopt(purpose, SYSTEMD_FIRST_FD + i) != 0)
+			return EXIT_FAILURE;
+	}
+	systemd_forget();
+	return 0;
+}
+
+static int
+open_sockets(struct broker *broker)
+{
+	struct settings *settings = &broker->settings;
+	struct settings_address control = { .text = settings->control, .path = settings->control };
+
+	if (adopt_sockets(broker) != 0)
+		return EXIT_FAILURE;
+	if (broker->listen.count == 0)
+		for (int i = 0; i < settings->listen_count; i++)
+			if (endpoints_open(&broker->listen, &settings->listen[i], ENDPOINT_LISTEN_MODE) != 0)
+				return EXIT_FAILURE;
+	if (broker->web.count == 0 && settings->http.text != NULL &&
+	    endpoints_open(&broker->web, &settings->http, ENDPOINT_LISTEN_MODE) != 0)
+		return EXIT_FAILURE;
+	if (broker->control.count == 0 && settings->control != NULL &&
+	    endpoints_open(&broker->control, &control, ENDPOINT_CONTROL_MODE) != 0)
+		return EXIT_FAILURE;
+	return 0;
+}
+
+static int
+prepare_workers(struct broker *broker)
+{
+	if (spawn_find_program(LIBEXECDIR, broker->program, sizeof(broker->program)) != 0) {
+		log_error("cannot start: no worker program beside this one, and %s: %s", broker->program, strerror(errno));
+		return EXIT_FAILURE;
+	}
+	if (boards_create(&broker->boards, &broker->topics) != 0)
+		return fail("boards (shared memory)");
+	broker->setup = (struct setup){ &broker->settings, &broker->topics, &broker->boards, broker->lock.data_dir,
+		broker->settings.log_level };
+	return 0;
+}
+
+/* ---- what the parts tell one another ---- */
+
+static void
+on_accepted(void *context, int descriptor)
+{
+	struct broker *broker = context;
+
+	handover_fresh(broker->handover, descriptor);
+}
+
+static void
+on_returned(void *context, const struct parking_connection *connection)
+{
+	struct broker *broker = context;
+
+	handover_returned(broker->handover, connection);
+}
+
+static void
+on_serving(void *context, int32_t group)
+{
+	struct broker *broker = context;
+
+	handover_serving(broker->handover, group);
+}
+
+static void
+print_endpoints(FILE *to, const char *key, const struct endpoints *endpoints)
+{
+	fprintf(to, " %s=%s", key, endpoints->count == 0 ? "off" : "");
+	for (int i = 0; i < endpoints->count; i++)
+		fprintf(to, "%s%s", i > 0 ? "," : "", endpoints->list[i].text);
+}
+
+/* Scripts read this line: its form is fixed, and no log level hides it. */
+static void
+print_ready(const struct broker *broker)
+{
+	const struct endpoints *control = &broker->control;
+	char *line = NULL;
+	size_t length;
+	FILE *to = open_memstream(&line, &length);
+
+	if (to == NULL)
+		return;
+	fputs("ready:", to);
+	print_endpoints(to, "listen", &broker->listen);
+	print_endpoints(to, "http", &broker->web);
+	fprintf(to, " control=%s", control->count == 0 ? "off" : control->list[0].text + strlen("unix:"));
+	fprintf(to, " workers=%d partitions=%lld pid=%ld\n", (int)broker->topics.group_count,
+	    (long long)placement_partitions(&broker->topics), (long)getpid());
+	if (fclose(to) == 0 && write(STDERR_FILENO, line, length) < 0)
+		log_debug("stderr is closed");
+	free(line);
+}
+
+static void
+on_ready(void *context)
+{
+	struct broker *broker = context;
+
+	if (listener_start(broker->listener) != 0)
+		log_error("no memory to listen; stop and start again");
+	print_ready(broker);
+}
+
+static void
+on_stopped(void *context)
+{
+	struct broker *broker = context;
+
+	event_base_loopbreak(broker->base);
+}
+
+/* ---- signals ---- */
+
+static void
+on_terminate(evutil_socket_t number, short what, void *context)
+{
+	struct broker *broker = context;
+
+	(void)what;
+	if (broker->stopping) {
+		log_info("signal %d: stopping already", (int)number);
+		return;
+	}
+	broker->stopping = true;
+	log_info("signal %d: stopping", (int)number);
+	broker->status.listener = NULL;
+	listener_free(broker->listener);
+	broker->listener = NULL;
+	endpoints_close(&broker->listen);
+	handover_stop(broker->handover);
+	crew_stop(broker->crew);
+}
+
+static void
+on_hangup(evutil_socket_t number, short what, void *context)
+{
+	static struct log_limit limit;
+	uint64_t suppressed;
+
+	(void)number;
+	(void)what;
+	(void)context;
+	if (log_limit_pass(&limit, CLOCK_NS_PER_S, &suppressed))
+		log_warning("SIGHUP: reloading is not supported in this version, the signal is ignored; restart to apply a new "
+		    "configuration");
+}
+
+static void
+on_child(evutil_socket_t number, short what, void *context)
+{
+	struct broker *broker = context;
+
+	(void)number;
+	(void)what;
+	crew_reap(broker->crew);
+}
+
+static int
+catch_signals(struct broker *broker)
+{
+	static const struct {
+		int number;
+		event_callback_fn caught;
+	} wanted[SIGNALS] = {
+		{ SIGTERM, on_terminate }, { SIGINT, on_terminate }, { SIGHUP, on_hangup }, { SIGCHLD, on_child },
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	for (int i = 0; i < SIGNALS; i++) {
+		broker->signals[i] = evsignal_new(broker->base, wanted[i].number, wanted[i].caught, broker);
+		if (broker->signals[i] == NULL || evsignal_add(broker->signals[i], NULL) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+static void
+on_library_line(int severity, const char *text)
+{
+	static struct log_limit limit;
+	uint64_t suppressed;
+
+	if (severity >= EVENT_LOG_WARN && log_limit_pass(&limit, 10 * (int64_t)CLOCK_NS_PER_S, &suppressed))
+		log_warning("libevent: %s (%llu more lines since the last)", text, (unsigned long long)suppressed);
+}
+
+/* ---- the whole ---- */
+
+/* The endpoint's socket becomes the server's; its file stays the endpoint's. */
+static int
+serve_pages(struct broker *broker, struct endpoints *endpoints, struct http **server)
+{
+	if (endpoints->count == 0)
+		return 0;
+	*server = http_new(broker->base, endpoints->list[0].descriptor, status_pages(), &broker->status);
+	if (*server == NULL)
+		return -1;
+	endpoints->list[0].descriptor = -1;
+	return 0;
+}
+
+static int
+assemble(struct broker *broker)
+{
+	const struct crew_hooks hooks = { broker, on_returned, on_serving, on_ready, on_stopped };
+	const struct settings *settings = &broker->settings;
+
+	event_set_log_callback(on_library_line);
+	broker->base = event_base_new();
+	if (broker->base == NULL || catch_signals(broker) != 0)
+		return fail("event loop");
+	broker->parking = parking_new(broker->base, settings->request_timeout_ms * CLOCK_NS_PER_MS);
+	if (broker->parking == NULL)
+		return fail("parking");
+	broker->handover = handover_new(broker->parking, settings->max_connections);
+	broker->crew = crew_new(broker->base, &broker->setup, broker->program, &broker->reserve, &broker->lock, &hooks);
+	if (broker->handover == NULL || broker->crew == NULL)
+		return fail("workers");
+	handover_set_crew(broker->handover, broker->crew);
+	broker->listener = listener_new(broker->base, &broker->listen, &broker->reserve, on_accepted, broker);
+	if (broker->listener == NULL)
+		return fail("listener");
+	broker->status = (struct status){ broker->crew, broker->handover, broker->parking, broker->listener,
+		&broker->topics, &broker->boards, broker->lock.descriptor, NULL, 0, 0 };
+	if (status_init(&broker->status) != 0 || serve_pages(broker, &broker->web, &broker->web_server) != 0 ||
+	    serve_pages(broker, &broker->control, &broker->control_server) != 0)
+		return fail("HTTP");
+	return 0;
+}
+
+static int
+set_up(struct broker *broker)
+{
+	int status;
+
+	announce_limits(broker);
+	status = take_lock(broker);
+	if (status == 0)
+		status = open_sockets(broker);
+	if (status == 0)
+		status = prepare_workers(broker);
+	if (status == 0)
+		status = assemble(broker);
+	return status;
+}
+
+static void
+tear_down(struct broker *broker)
+{
+	http_free(broker->web_server);
+	http_free(broker->control_server);
+	status_free(&broker->status);
+	listener_free(broker->listener);
+	crew_free(broker->crew);
+	handover_free(broker->handover);
+	parking_free(broker->parking);
+	for (int i = 0; i < SIGNALS; i++)
+		if (broker->signals[i] != NULL)
+			event_free(broker->signals[i]);
+	if (broker->base != NULL)
+		event_base_free(broker->base);
+	endpoints_close(&broker->listen);
+	endpoints_close(&broker->web);
+	endpoints_close(&broker->control);
+	reserve_release(&broker->reserve);
+	boards_free(&broker->boards);
+	lock_free(&broker->lock);
+	topics_free(&broker->topics);
+	settings_free(&broker->settings);
+}
+
+static int
+run(struct broker *broker)
+{
+	crew_begin(broker->crew);
+	event_base_dispatch(broker->base);
+	if (crew_unclean(broker->crew))
+		return EXIT_FAILURE;
+	log_info("stopped");
+	return EXIT_SUCCESS;
+}
+
+static int
+check_only(const struct options *options)
+{
+	struct broker broker = { .lock.descriptor = -1 };
+	int status = load(&broker, options);
+
+	if (status == 0)
+		printf("%s: configuration ok\n", options->config);
+	topics_free(&broker.topics);
+	settings_free(&broker.settings);
+	return status;
+}
+
+int
+main(int argc, char **argv)
+{
+	static struct broker broker = { .lock.descriptor = -1 };
+	struct options options;
+	int status;
+
+	process_reset_signals();
+	process_close_from(SYSTEMD_FIRST_FD + systemd_socket_count());
+	if (process_open_standard_descriptors() != 0)
+		return EXIT_FAILURE;
+	umask(DIRECTORY_UMASK);
+	log_open("supervisor", LOG_INFO);
+	status = options_parse(&options, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	if (options.check)
+		return check_only(&options);
+	if (options.print)
+		return settings_print(options.config, stdout, stderr) == 0 ? EXIT_SUCCESS : EXIT_CONFIG;
+	reserve_fill(&broker.reserve);
+	status = load(&broker, &options);
+	if (status == 0)
+		status = set_up(&broker);
+	if (status == 0)
+		status = run(&broker);
+	tear_down(&broker);
+	return status;
+}

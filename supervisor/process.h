@@ -1,0 +1,28 @@
+/*
+ * What a process inherits and must put in order before it does anything else: signals, standard descriptors, umask,
+ * the limit of descriptors. Knows nothing of brokers.
+ */
+#ifndef SUPERVISOR_PROCESS_H
+#define SUPERVISOR_PROCESS_H
+
+#include <stdint.h>
+
+/* Every signal gets its default disposition, none stays blocked: whatever the parent had set. */
+void process_reset_signals(void);
+
+/* Closes what the parent has left open, from descriptor `first` on. */
+void process_close_from(int first);
+
+/* Makes sure that 0, 1 and 2 are open (on /dev/null where not), so that no socket gets such a number. 0, or -1. */
+int process_open_standard_descriptors(void);
+
+/* Raises the soft limit of descriptors to the hard one; returns the limit that counts now. */
+int64_t process_raise_descriptor_limit(void);
+
+/*
+ * How many connections the limit of descriptors allows, two for each, once everything else that the supervisor and
+ * a worker keep open is taken off; at least 1. Pure.
+ */
+int64_t process_connections_allowed(int64_t descriptor_limit, int32_t workers, int32_t largest_group);
+
+#endif

@@ -1,0 +1,125 @@
+/* From the parts of the supervisor to the view that the pages render; see status.h. */
+#include "supervisor/status.h"
+
+#include <stdlib.h>
+#include <sys/statvfs.h>
+
+#include "common/clock.h"
+
+enum { DATA_INTERVAL_S = 1 };
+
+int
+status_init(struct status *status)
+{
+	status->workers = calloc((size_t)status->topics->group_count, sizeof(*status->workers));
+	return status->workers == NULL ? -1 : 0;
+}
+
+void
+status_free(struct status *status)
+{
+	free(status->workers);
+	status->workers = NULL;
+}
+
+/*
+ * On an open descriptor there is no path to look up, and local file systems answer from memory: the disk is not waited
+ * for. At most once a second all the same.
+ */
+static int64_t
+data_free_bytes(struct status *status, int64_t now_ns)
+{
+	struct statvfs fs;
+
+	if (status->data_asked_ns != 0 && now_ns - status->data_asked_ns < DATA_INTERVAL_S * (int64_t)CLOCK_NS_PER_S)
+		return status->data_free_bytes;
+	status->data_asked_ns = now_ns;
+	if (fstatvfs(status->data_descriptor, &fs) != 0)
+		status->data_free_bytes = -1;
+	else
+		status->data_free_bytes = (int64_t)(fs.f_bavail * fs.f_frsize);
+	return status->data_free_bytes;
+}
+
+static void
+collect_worker(const struct status *status, int32_t number)
+{
+	const struct child *child = crew_child(status->crew, number);
+	const struct restart *restart = child_restart(child);
+
+	status->workers[number] = (struct pages_worker){
+		.state = restart->state,
+		.failing = restart_failing(restart),
+		.failures = restart->failures,
+		.restarts = child_restarts(child),
+		.board = &status->boards->maps[number],
+	};
+}
+
+static void
+collect(struct status *status, struct pages_view *view)
+{
+	const struct handover_counts *handover = handover_counts(status->handover);
+	const struct parking_counts *parking = parking_counts(status->parking);
+	int64_t now_ns = clock_now_ns();
+
+	for (int32_t i = 0; i < crew_count(status->crew); i++)
+		collect_worker(status, i);
+	*view = (struct pages_view){
+		.version = PACKAGE_VERSION,
+		.now_ns = now_ns,
+		.ready = crew_ready(status->crew),
+		.stopping = crew_stopping(status->crew),
+		.data_free_bytes = data_free_bytes(status, now_ns),
+		.connections = handover_connections(status->handover),
+		.connections_parked = parking->waiting,
+		.connections_accepted = handover->accepted,
+		.connections_refused = handover->refused,
+		.parked_timed_out = parking->timed_out,
+		.parked_hung_up = parking->hung_up,
+		.dropped = handover->dropped,
+		.accept_pauses = status->listener == NULL ? 0 : listener_pauses(status->listener),
+		.topics = status->topics,
+		.workers = status->workers,
+	};
+}
+
+static int
+render_metrics(void *context, struct evbuffer *to)
+{
+	struct pages_view view;
+
+	collect(context, &view);
+	return pages_metrics(&view, to) == 0 ? 200 : -1;
+}
+
+static int
+render_health(void *context, struct evbuffer *to)
+{
+	struct pages_view view;
+
+	collect(context, &view);
+	return pages_health(&view, to);
+}
+
+static int
+render_ready(void *context, struct evbuffer *to)
+{
+	struct pages_view view;
+
+	collect(context, &view);
+	return pages_ready(&view, to);
+}
+
+const struct http_page *
+status_pages(void)
+{
+	static const struct http_page pages[] = {
+		{ "/metrics", "text/plain; version=0.0.4; charset=utf-8", render_metrics },
+		{ "/healthz", "text/plain; charset=utf-8", render_health },
+		{ "/readyz", "text/plain; charset=utf-8", render_ready },
+		{ NULL, NULL, NULL },
+	};
+
+	return pages;
+}

@@ -1,0 +1,477 @@
+/*
+ * A first load generator: what the broker's main paths reach on this machine, each beside a bare loop of the same
+ * system calls in the same run. Closed loop (it says so); a process of its own; talks plain sockets, not our codec.
+ *
+ *	bench produce|fetch|forced HOST:PORT TOPIC [SECONDS [DIRECTORY]]
+ *
+ * TOPIC has two partitions in one group ("[topic TOPIC]" with "group = 0"); the second stays empty.
+ *
+ *	produce   P1: batches of 100 records of 100 bytes, WRITTEN, 64 requests in flight; with 0 and 1,000 held fetches;
+ *	          against pwrite of the same bytes to a file in DIRECTORY (default: the working directory)
+ *	fetch     P3: 1 MiB a request, two in flight, of what produce has left; against sendfile of a file, in pairs
+ *	forced    P4: one record of 128 bytes a request: one synchronous producer, 64 producers; against a round trip
+ *	          followed by pwrite and fdatasync in DIRECTORY, which must be on the broker's file system
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	BATCH_RECORDS = 100,
+	RECORD_BYTES = 100,
+	IN_FLIGHT = 64,
+	FETCH_BYTES = 1024 * 1024,
+	PRODUCERS = 64,
+	HELD = 1000,
+};
+
+static struct sockaddr_in address;
+static const char *topic;
+static double seconds = 5;
+
+static void
+die(const char *what)
+{
+	fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static double
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static uint8_t *
+put(uint8_t *p, uint64_t value, int bytes)
+{
+	while (bytes-- > 0)
+		*p++ = (uint8_t)(value >> (8 * bytes));
+	return p;
+}
+
+static uint64_t
+get(const uint8_t *p, int bytes)
+{
+	uint64_t v = 0;
+
+	while (bytes-- > 0)
+		v = v << 8 | *p++;
+	return v;
+}
+
+static int
+dial(void)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
+		die("connect");
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	return fd;
+}
+
+static void
+send_all(int fd, const uint8_t *p, size_t n)
+{
+	while (n > 0) {
+		ssize_t k = write(fd, p, n);
+
+		if (k <= 0)
+			die("write");
+		p += k;
+		n -= (size_t)k;
+	}
+}
+
+static void
+receive_all(int fd, uint8_t *p, size_t n)
+{
+	while (n > 0) {
+		ssize_t k = read(fd, p, n);
+
+		if (k <= 0)
+			die("read");
+		p += k;
+		n -= (size_t)k;
+	}
+}
+
+static uint8_t *
+put_header(uint8_t *p, int api, int version)
+{
+	p = put(p + 4, (uint64_t)api, 2);
+	p = put(p, (uint64_t)version, 2);
+	p = put(p, 7, 4);
+	p = put(p, strlen(topic), 2);
+	memcpy(p, topic, strlen(topic));
+	return put(p + strlen(topic), 0, 4);
+}
+
+static size_t
+finish(uint8_t *frame, const uint8_t *end)
+{
+	put(frame, (uint64_t)(end - frame - 4), 4);
+	return (size_t)(end - frame);
+}
+
+static size_t
+produce_frame(uint8_t *frame, int ack, int records, size_t bytes)
+{
+	uint8_t *p = put_header(frame, 1, 1);
+
+	*p++ = (uint8_t)ack;
+	p = put(p, (uint64_t)records, 4);
+	while (records-- > 0) {
+		p = put(p, bytes, 4);
+		memset(p, 'x', bytes);
+		p += bytes;
+	}
+	return finish(frame, p);
+}
+
+static size_t
+fetch_frame(uint8_t *frame, uint64_t offset, uint32_t max_bytes, uint32_t wait_ms)
+{
+	uint8_t *p = put_header(frame, 2, 2);
+
+	p = put(p, offset, 8);
+	p = put(p, max_bytes, 4);
+	p = put(p, wait_ms, 4);
+	return finish(frame, put(p, wait_ms > 0 ? 1 : 0, 4));
+}
+
+/* Reads a whole answer into `to` and returns its length; an error code ends the run. */
+static size_t
+read_answer(int fd, uint8_t *to, size_t room)
+{
+	size_t length;
+
+	receive_all(fd, to, 4);
+	length = (size_t)get(to, 4);
+	if (length > room)
+		die("answer larger than expected");
+	receive_all(fd, to, length);
+	if (get(to + 4, 2) != 0) {
+		fprintf(stderr, "bench: the broker answers with error %d\n", (int)get(to + 4, 2));
+		exit(1);
+	}
+	return length;
+}
+
+/* ---- P1 ---- */
+
+static double
+run_produce(void)
+{
+	static uint8_t frame[65536];
+	size_t size = produce_frame(frame, 1, BATCH_RECORDS, RECORD_BYTES);
+	int fd = dial(), outstanding = 0;
+	double start = now(), end = start + seconds;
+	uint64_t batches = 0;
+	static uint8_t answers[65536];
+	size_t have = 0;
+
+	while (outstanding > 0 || now() < end) {
+		ssize_t n;
+
+		while (outstanding < IN_FLIGHT && now() < end) {
+			send_all(fd, frame, size);
+			outstanding++;
+		}
+		n = read(fd, answers + have, sizeof(answers) - have);
+		if (n <= 0)
+			die("read");
+		have += (size_t)n;
+		while (have >= 26) {
+			if (get(answers + 8, 2) != 0)
+				die("refused");
+			have -= 26;
+			memmove(answers, answers + 26, have);
+			outstanding--;
+			batches++;
+		}
+	}
+	close(fd);
+	return (double)batches * BATCH_RECORDS / (now() - start);
+}
+
+static double
+bare_pwrite(const char *directory)
+{
+	size_t size = BATCH_RECORDS * (RECORD_BYTES + 8);
+	uint8_t *batch = calloc(1, size);
+	char path[4096];
+	double start, elapsed;
+	off_t position = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/bench.tmp", directory);
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	if (fd < 0 || batch == NULL)
+		die(path);
+	unlink(path);
+	start = now();
+	while ((elapsed = now() - start) < seconds) {
+		if (pwrite(fd, batch, size, position) != (ssize_t)size)
+			die("pwrite");
+		position += (off_t)size;
+	}
+	close(fd);
+	free(batch);
+	return (double)position / (double)size * BATCH_RECORDS / elapsed;
+}
+
+static void
+bench_produce(const char *directory)
+{
+	int held[HELD];
+	uint8_t frame[512];
+	struct rlimit limit = { 4096, 4096 };
+	double bare, plain, with_held;
+
+	setrlimit(RLIMIT_NOFILE, &limit);
+	bare = bare_pwrite(directory);
+	plain = run_produce();
+	for (int i = 0; i < HELD; i++) {
+		size_t n = fetch_frame(frame, 0, FETCH_BYTES, 60000);
+
+		/* Partition 1, which nobody writes to. */
+		put(frame + 4 + 8 + 2 + strlen(topic), 1, 4);
+		held[i] = dial();
+		send_all(held[i], frame, n);
+	}
+	with_held = run_produce();
+	for (int i = 0; i < HELD; i++)
+		close(held[i]);
+	printf("P1 produce, 100 B x 100, WRITTEN, 64 in flight, 1 connection, closed loop:\n");
+	printf("  bare pwrite              %12.0f records/s\n", bare);
+	printf("  broker                   %12.0f records/s  ratio %.2f\n", plain, plain / bare);
+	printf("  broker, 1,000 held FETCHes %10.0f records/s  ratio %.2f\n", with_held, with_held / bare);
+}
+
+/* ---- P3 ---- */
+
+static double
+run_fetch(void)
+{
+	static uint8_t answer[FETCH_BYTES + 64];
+	uint8_t frame[512];
+	size_t size = fetch_frame(frame, 0, FETCH_BYTES, 0);
+	int fd = dial();
+	double start = now(), elapsed;
+	uint64_t bytes = 0;
+
+	send_all(fd, frame, size);
+	while ((elapsed = now() - start) < seconds) {
+		send_all(fd, frame, size);
+		bytes += read_answer(fd, answer, sizeof(answer));
+	}
+	close(fd);
+	return (double)bytes / elapsed / 1e9;
+}
+
+/* A child that sends a file of zeros round and round, a megabyte at a time in the broker's pieces. */
+static void
+serve_file(int listener)
+{
+	char path[] = "/tmp/bench-XXXXXX";
+	int file = mkstemp(path), fd = accept(listener, NULL, NULL);
+	static uint8_t zeros[FETCH_BYTES];
+	uint8_t request[64];
+
+	unlink(path);
+	if (file < 0 || fd < 0 || write(file, zeros, sizeof(zeros)) != (ssize_t)sizeof(zeros))
+		die("sendfile server");
+	while (read(fd, request, sizeof(request)) > 0) {
+		off_t position = 0;
+
+		while (position < FETCH_BYTES)
+			if (sendfile(fd, file, &position, 256 * 1024) <= 0)
+				_exit(0);
+	}
+	_exit(0);
+}
+
+static double
+bare_sendfile(void)
+{
+	struct sockaddr_in own = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof(own);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), fd;
+	static uint8_t answer[FETCH_BYTES];
+	double start, elapsed;
+	uint64_t bytes = 0;
+	pid_t child;
+
+	if (bind(listener, (struct sockaddr *)&own, size) != 0 || listen(listener, 1) != 0 ||
+	    getsockname(listener, (struct sockaddr *)&own, &size) != 0)
+		die("bind");
+	child = fork();
+	if (child == 0)
+		serve_file(listener);
+	fd = socket(AF_INET, SOCK_STREAM, 0);
+	if (connect(fd, (struct sockaddr *)&own, sizeof(own)) != 0)
+		die("connect");
+	start = now();
+	send_all(fd, answer, 40);
+	while ((elapsed = now() - start) < seconds) {
+		send_all(fd, answer, 40);
+		receive_all(fd, answer, sizeof(answer));
+		bytes += sizeof(answer);
+	}
+	close(fd);
+	close(listener);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	return (double)bytes / elapsed / 1e9;
+}
+
+static void
+bench_fetch(void)
+{
+	printf("P3 fetch, 1 MiB a request, two in flight, 1 connection, closed loop, in pairs:\n");
+	for (int i = 0; i < 3; i++) {
+		double bare = bare_sendfile(), broker = run_fetch();
+
+		printf("  bare sendfile %.2f GB/s  broker %.2f GB/s  ratio %.2f\n", bare, broker, broker / bare);
+	}
+}
+
+/* ---- P4 ---- */
+
+static double
+run_forced(int producers)
+{
+	struct pollfd fds[PRODUCERS];
+	uint8_t frame[512], answer[64];
+	size_t size = produce_frame(frame, 2, 1, 128);
+	double start, elapsed;
+	uint64_t answered = 0;
+
+	for (int i = 0; i < producers; i++)
+		fds[i] = (struct pollfd){ .fd = dial(), .events = POLLIN };
+	start = now();
+	for (int i = 0; i < producers; i++)
+		send_all(fds[i].fd, frame, size);
+	while ((elapsed = now() - start) < seconds) {
+		if (poll(fds, (nfds_t)producers, -1) < 0)
+			die("poll");
+		for (int i = 0; i < producers; i++)
+			if (fds[i].revents != 0) {
+				read_answer(fds[i].fd, answer, sizeof(answer));
+				answered++;
+				send_all(fds[i].fd, frame, size);
+			}
+	}
+	for (int i = 0; i < producers; i++)
+		close(fds[i].fd);
+	return (double)answered / elapsed;
+}
+
+static double
+bare_forced(const char *directory)
+{
+	uint8_t record[136] = { 0 };
+	int pair[2], fd;
+	char path[4096];
+	double start, elapsed;
+	uint64_t rounds = 0;
+	struct sockaddr_in own = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof(own);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+	pid_t child;
+
+	snprintf(path, sizeof(path), "%s/bench.tmp", directory);
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	if (fd < 0 || bind(listener, (struct sockaddr *)&own, size) != 0 || listen(listener, 1) != 0 ||
+	    getsockname(listener, (struct sockaddr *)&own, &size) != 0)
+		die(path);
+	unlink(path);
+	child = fork();
+	if (child == 0) {
+		off_t position = 0;
+
+		pair[0] = accept(listener, NULL, NULL);
+		setsockopt(pair[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+		while (read(pair[0], record, sizeof(record)) > 0) {
+			if (pwrite(fd, record, sizeof(record), position) < 0 || fdatasync(fd) != 0)
+				die("fdatasync");
+			position += (off_t)sizeof(record);
+			send_all(pair[0], record, 26);
+		}
+		_exit(0);
+	}
+	pair[1] = socket(AF_INET, SOCK_STREAM, 0);
+	if (connect(pair[1], (struct sockaddr *)&own, sizeof(own)) != 0)
+		die("connect");
+	setsockopt(pair[1], IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	start = now();
+	while ((elapsed = now() - start) < seconds) {
+		send_all(pair[1], record, sizeof(record));
+		receive_all(pair[1], record, 26);
+		rounds++;
+	}
+	close(pair[1]);
+	close(listener);
+	close(fd);
+	waitpid(child, NULL, 0);
+	return (double)rounds / elapsed;
+}
+
+static void
+bench_forced(const char *directory)
+{
+	double bare = bare_forced(directory), one = run_forced(1), many = run_forced(PRODUCERS);
+
+	printf("P4 produce, 1 x 128 B, FORCED, closed loop:\n");
+	printf("  bare round trip + pwrite + fdatasync %9.0f /s\n", bare);
+	printf("  one producer                         %9.0f /s  ratio %.2f\n", one, one / bare);
+	printf("  64 producers                         %9.0f /s  ratio %.1f\n", many, many / bare);
+}
+
+int
+main(int argc, char **argv)
+{
+	char *colon = argc > 2 ? strrchr(argv[2], ':') : NULL;
+	const char *directory = argc > 5 ? argv[5] : ".";
+
+	if (argc < 4 || colon == NULL) {
+		fprintf(stderr, "usage: bench produce|fetch|forced HOST:PORT TOPIC [SECONDS [DIRECTORY]]\n");
+		return 64;
+	}
+	*colon = '\0';
+	address = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(colon + 1, NULL, 10)) };
+	if (inet_pton(AF_INET, argv[2], &address.sin_addr) != 1) {
+		fprintf(stderr, "bench: '%s' is no IPv4 address\n", argv[2]);
+		return 64;
+	}
+	topic = argv[3];
+	if (argc > 4)
+		seconds = strtod(argv[4], NULL);
+	if (strcmp(argv[1], "produce") == 0)
+		bench_produce(directory);
+	else if (strcmp(argv[1], "fetch") == 0)
+		bench_fetch();
+	else if (strcmp(argv[1], "forced") == 0)
+		bench_forced(directory);
+	else
+		return 64;
+	return 0;
+}

@@ -1,0 +1,27 @@
+/* libFuzzer: any bytes as broker.ini. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/mman.h>
+
+#include "supervisor/settings.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	int fd = memfd_create("broker.ini", 0);
+	FILE *errors = fopen("/dev/null", "w");
+	struct settings settings;
+	char path[64];
+
+	if (fd < 0 || errors == NULL || write(fd, data, size) != (ssize_t)size)
+		abort();
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (settings_read(path, &settings, errors) == 0)
+		settings_free(&settings);
+	fclose(errors);
+	close(fd);
+	return 0;
+}

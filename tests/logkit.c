@@ -1,0 +1,601 @@
+/* See logkit.h. */
+#include "tests/logkit.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "worker/segment.h"
+#include "worker/syscalls.h"
+
+/* ---- faults ---- */
+
+static struct logkit_fault fault;
+static int fault_seen;
+static bool fault_was_hit;
+static int call_counts[CALL_COUNT];
+static char trace[64 * 1024];
+static size_t trace_used;
+
+static const char *const call_names[] = { "open", "mkdir", "pread", "pwrite", "ftruncate", "fdatasync", "fsync",
+	"rename", "unlink", "sendfile", "any" };
+
+/* Counts the call; returns the errno it must fail with, LOGKIT_SHORT, or 0. */
+static int
+meet(enum logkit_call call)
+{
+	call_counts[call]++;
+	if (fault.at == 0 || (fault.call != LOGKIT_ANY && fault.call != (int)call))
+		return 0;
+	fault_seen++;
+	if (fault_seen != fault.at && !(fault.sticky && fault_seen > fault.at))
+		return 0;
+	fault_was_hit = true;
+	if (fault.error == LOGKIT_EXIT)
+		_exit(77);
+	return fault.error;
+}
+
+static void
+note(const char *call, const char *name)
+{
+	if (trace_used < sizeof(trace) - 128)
+		trace_used += (size_t)snprintf(trace + trace_used, sizeof(trace) - trace_used, "%s %s;", call, name);
+}
+
+static void
+note_fd(const char *call, int fd)
+{
+	char link[64], target[LOGKIT_PATH_BYTES];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, target, sizeof(target) - 1);
+	target[n < 0 ? 0 : n] = '\0';
+	note(call, strrchr(target, '/') == NULL ? "?" : strrchr(target, '/') + 1);
+}
+
+static int
+fail_with(int error)
+{
+	errno = error;
+	return -1;
+}
+
+static int
+test_open(int dir_fd, const char *name, int flags, mode_t mode)
+{
+	int error = meet(CALL_OPEN);
+
+	if (error > 0)
+		return fail_with(error);
+	if ((flags & O_CREAT) != 0)
+		note("create", name);
+	return openat(dir_fd, name, flags, mode);
+}
+
+static int
+test_mkdir(int dir_fd, const char *name, mode_t mode)
+{
+	int error = meet(CALL_MKDIR);
+
+	if (error > 0)
+		return fail_with(error);
+	note("mkdir", name);
+	return mkdirat(dir_fd, name, mode);
+}
+
+static ssize_t
+test_pread(int fd, void *to, size_t size, off_t position)
+{
+	int error = meet(CALL_PREAD);
+
+	if (error > 0)
+		return fail_with(error);
+	return pread(fd, to, error == LOGKIT_SHORT ? (size + 1) / 2 : size, position);
+}
+
+static ssize_t
+test_pwrite(int fd, const void *from, size_t size, off_t position)
+{
+	int error = meet(CALL_PWRITE);
+
+	/* A write that fails has written half before: what is worse than nothing. */
+	if (error > 0) {
+		if (error != EINTR && size > 1)
+			ck_assert_int_eq(pwrite(fd, from, size / 2, position), size / 2);
+		return fail_with(error);
+	}
+	note_fd("write", fd);
+	return pwrite(fd, from, error == LOGKIT_SHORT ? (size + 1) / 2 : size, position);
+}
+
+static int
+test_ftruncate(int fd, off_t size)
+{
+	int error = meet(CALL_FTRUNCATE);
+
+	if (error > 0)
+		return fail_with(error);
+	note_fd("truncate", fd);
+	return ftruncate(fd, size);
+}
+
+static int
+test_fdatasync(int fd)
+{
+	int error = meet(CALL_FDATASYNC);
+
+	if (error > 0)
+		return fail_with(error);
+	note_fd("force", fd);
+	return 0;
+}
+
+static int
+test_fsync(int fd)
+{
+	int error = meet(CALL_FSYNC);
+
+	if (error > 0)
+		return fail_with(error);
+	note_fd("fsync", fd);
+	return 0;
+}
+
+static int
+test_rename(int dir_fd, const char *from, const char *to)
+{
+	int error = meet(CALL_RENAME);
+
+	if (error > 0)
+		return fail_with(error);
+	note("rename", to);
+	return renameat(dir_fd, from, dir_fd, to);
+}
+
+static int
+test_unlink(int dir_fd, const char *name)
+{
+	int error = meet(CALL_UNLINK);
+
+	if (error > 0)
+		return fail_with(error);
+	note("unlink", name);
+	return unlinkat(dir_fd, name, 0);
+}
+
+static ssize_t
+test_sendfile(int to_fd, int from_fd, off_t *position, size_t size)
+{
+	int error = meet(CALL_SENDFILE);
+
+	if (error > 0)
+		return fail_with(error);
+	return sendfile(to_fd, from_fd, position, error == LOGKIT_SHORT ? (size + 1) / 2 : size);
+}
+
+static void
+use_table(void)
+{
+	syscalls = (struct syscalls){ .open = test_open, .mkdir = test_mkdir, .pread = test_pread,
+		.pwrite = test_pwrite, .ftruncate = test_ftruncate, .fdatasync = test_fdatasync, .fsync = test_fsync, .rename = test_rename,
+		.unlink = test_unlink, .sendfile = test_sendfile };
+}
+
+void
+logkit_set_fault(struct logkit_fault wanted)
+{
+	fault = wanted;
+	fault_seen = 0;
+	fault_was_hit = false;
+	memset(call_counts, 0, sizeof(call_counts));
+}
+
+void
+logkit_clear_fault(void)
+{
+	fault = (struct logkit_fault){ 0 };
+}
+
+bool
+logkit_fault_hit(void)
+{
+	return fault_was_hit;
+}
+
+int
+logkit_calls(enum logkit_call call)
+{
+	return call_counts[call];
+}
+
+const char *
+logkit_call_name(int call)
+{
+	return call_names[call];
+}
+
+void
+logkit_trace_begin(void)
+{
+	trace_used = 0;
+	trace[0] = '\0';
+}
+
+const char *
+logkit_trace(void)
+{
+	return trace;
+}
+
+/* ---- the log ---- */
+
+void
+logkit_begin(struct logkit *kit, enum record_format format, int64_t segment_bytes)
+{
+	const char *tmp = getenv("TMPDIR");
+	char path[LOGKIT_PATH_BYTES / 2];
+
+	memset(kit, 0, sizeof(*kit));
+	snprintf(path, sizeof(path), "%.200s/logkit-XXXXXX", tmp == NULL ? "/tmp" : tmp);
+	ck_assert_ptr_nonnull(mkdtemp(path));
+	snprintf(kit->data_path, sizeof(kit->data_path), "%s", path);
+	snprintf(kit->path, sizeof(kit->path), "%s/t-0", path);
+	kit->data_fd = open(kit->data_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ne(kit->data_fd, -1);
+	kit->settings = (struct partition_settings){ .record_format = format, .segment_bytes = segment_bytes,
+		.index_interval_bytes = 4096 };
+	kit->published_end = -1;
+	use_table();
+	logkit_set_fault((struct logkit_fault){ 0 });
+}
+
+static int
+remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+void
+logkit_end(struct logkit *kit)
+{
+	logkit_clear_fault();
+	logkit_close(kit);
+	close(kit->data_fd);
+	ck_assert_int_eq(nftw(kit->data_path, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+void
+logkit_open(struct logkit *kit)
+{
+	partition_open(kit->data_fd, "t-0", &kit->settings, kit->published_end, &kit->opened);
+	kit->p = kit->opened.partition;
+	ck_assert_msg(kit->p != NULL, "refused: %s", kit->opened.why);
+}
+
+const char *
+logkit_refused(struct logkit *kit)
+{
+	partition_open(kit->data_fd, "t-0", &kit->settings, kit->published_end, &kit->opened);
+	ck_assert_ptr_null(kit->opened.partition);
+	ck_assert_uint_gt(strlen(kit->opened.why), 10);
+	return kit->opened.why;
+}
+
+void
+logkit_close(struct logkit *kit)
+{
+	partition_close(kit->p);
+	kit->p = NULL;
+}
+
+void
+logkit_reopen(struct logkit *kit)
+{
+	logkit_close(kit);
+	logkit_open(kit);
+}
+
+void
+logkit_payload(int64_t offset, uint8_t *to, size_t size)
+{
+	uint64_t state = (uint64_t)offset * 0x9E3779B97F4A7C15u + 1;
+
+	for (size_t i = 0; i < size; i++) {
+		state = state * 6364136223846793005u + 1442695040888963407u;
+		to[i] = (uint8_t)(state >> 56);
+	}
+	if (size > 0)
+		to[0] |= 1;
+}
+
+uint8_t *
+logkit_batch(enum record_format format, int64_t offset, int count, size_t size, size_t *bytes)
+{
+	uint8_t *payload = malloc(size);
+	uint8_t *batch = malloc((size_t)count * (RECORD_HEADER_MAX_BYTES + size));
+	uint8_t *p = batch;
+
+	ck_assert(payload != NULL && batch != NULL);
+	for (int i = 0; i < count; i++) {
+		logkit_payload(offset + i, payload, size);
+		p = record_put(p, format, payload, size);
+	}
+	free(payload);
+	*bytes = (size_t)(p - batch);
+	return batch;
+}
+
+int
+logkit_roll(struct logkit *kit, const uint8_t *records, size_t bytes, int count)
+{
+	struct partition_roll *roll = partition_roll_begin(kit->p, records, bytes, count);
+
+	if (roll == NULL)
+		return -1;
+	partition_roll_run(roll);
+	return partition_roll_finish(kit->p, roll);
+}
+
+int
+logkit_barrier(struct logkit *kit)
+{
+	struct partition_barrier barrier;
+
+	partition_barrier_begin(kit->p, &barrier);
+	partition_barrier_run(&barrier);
+	return partition_barrier_finish(kit->p, &barrier);
+}
+
+static int
+append_batch(struct logkit *kit, const uint8_t *batch, size_t bytes, int count)
+{
+	switch (partition_fit(kit->p, (int64_t)bytes)) {
+	case PARTITION_ALONE:
+		return logkit_roll(kit, batch, bytes, count);
+	case PARTITION_ROLL:
+		if (logkit_roll(kit, NULL, 0, 0) == -1)
+			return -1;
+		break;
+	case PARTITION_FITS:
+		break;
+	}
+	return partition_append(kit->p, batch, bytes, count);
+}
+
+int
+logkit_try_append(struct logkit *kit, int count, size_t size)
+{
+	int64_t end = partition_log_end(kit->p);
+	size_t bytes;
+	uint8_t *batch = logkit_batch(kit->settings.record_format, end, count, size, &bytes);
+	int done = append_batch(kit, batch, bytes, count);
+	int error = errno;
+
+	free(batch);
+	ck_assert_int_eq(partition_log_end(kit->p), done == 0 ? end + count : end);
+	errno = error;
+	return done;
+}
+
+void
+logkit_append(struct logkit *kit, int count, size_t size)
+{
+	for (int i = 0; i < count; i++) {
+		size_t bytes = kit->size_of == NULL ? size : kit->size_of(partition_log_end(kit->p));
+
+		ck_assert_int_eq(logkit_try_append(kit, 1, bytes), 0);
+	}
+}
+
+enum partition_found
+logkit_find(struct logkit *kit, int64_t offset, struct partition_place *place)
+{
+	enum partition_found found = partition_find(kit->p, offset, place);
+	struct partition_load *load;
+
+	if (found != PARTITION_COLD)
+		return found;
+	load = partition_load_begin(kit->p, offset);
+	ck_assert_ptr_nonnull(load);
+	partition_load_run(load);
+	partition_load_finish(kit->p, load);
+	return partition_find(kit->p, offset, place);
+}
+
+void
+logkit_read_slice(const struct slice *slice, uint8_t *to)
+{
+	ck_assert_int_eq(pread(slice->segment->fd, to, (size_t)slice->bytes, slice->position), slice->bytes);
+}
+
+void
+logkit_expect_as(struct logkit *kit, int64_t offset, int64_t as, size_t size)
+{
+	size_t bytes, wanted = record_header_bytes(kit->settings.record_format) + size;
+	uint8_t *expected = logkit_batch(kit->settings.record_format, as, 1, size, &bytes);
+	uint8_t *found = malloc(wanted);
+	struct partition_place place;
+	struct slice slice;
+
+	ck_assert_msg(logkit_find(kit, offset, &place) == PARTITION_FOUND, "offset %" PRId64, offset);
+	ck_assert_int_ge(place.bytes_in_segment, wanted);
+	ck_assert_int_ge(place.bytes_behind, place.bytes_in_segment);
+	partition_slice(&place, (int64_t)wanted, &slice);
+	ck_assert_int_eq(slice.bytes, wanted);
+	logkit_read_slice(&slice, found);
+	ck_assert_msg(memcmp(found, expected, wanted) == 0, "bytes of record %" PRId64, offset);
+	slice_release(&slice);
+	free(found);
+	free(expected);
+}
+
+void
+logkit_expect(struct logkit *kit, int64_t from, int64_t to, size_t size)
+{
+	for (int64_t i = from; i < to; i++)
+		logkit_expect_as(kit, i, i, kit->size_of == NULL ? size : kit->size_of(i));
+}
+
+void
+logkit_expect_broken(struct logkit *kit, int64_t from, int64_t to)
+{
+	struct partition_place place;
+
+	for (int64_t i = from; i < to; i++) {
+		errno = 0;
+		ck_assert_msg(logkit_find(kit, i, &place) == PARTITION_BROKEN, "offset %" PRId64, i);
+		ck_assert_int_eq(errno, EIO);
+	}
+}
+
+/* ---- files ---- */
+
+void
+logkit_file_path(const struct logkit *kit, const char *name, char *to)
+{
+	snprintf(to, LOGKIT_PATH_BYTES, "%.300s/%.200s", kit->path, name);
+}
+
+void
+logkit_segment_path(const struct logkit *kit, int64_t base, char *to)
+{
+	snprintf(to, LOGKIT_PATH_BYTES, "%.300s/%020" PRId64 ".log", kit->path, base);
+}
+
+int64_t
+logkit_file_bytes(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == -1 ? -1 : (int64_t)st.st_size;
+}
+
+uint8_t *
+logkit_read_file(const char *path, size_t *bytes)
+{
+	int64_t size = logkit_file_bytes(path);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	uint8_t *content;
+
+	ck_assert_msg(fd != -1 && size != -1, "%s", path);
+	content = malloc((size_t)size + 1);
+	ck_assert_int_eq(read(fd, content, (size_t)size), size);
+	close(fd);
+	*bytes = (size_t)size;
+	return content;
+}
+
+void
+logkit_write_file(const char *path, const void *from, size_t bytes)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+
+	ck_assert_msg(fd != -1, "%s", path);
+	if (bytes > 0)
+		ck_assert_int_eq(write(fd, from, bytes), (ssize_t)bytes);
+	close(fd);
+}
+
+void
+logkit_change(const char *path, int64_t position, const void *from, size_t bytes)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	ck_assert_int_ne(fd, -1);
+	ck_assert_int_eq(pwrite(fd, from, bytes, position), (ssize_t)bytes);
+	close(fd);
+}
+
+void
+logkit_flip(const char *path, int64_t position)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	uint8_t byte;
+
+	ck_assert_int_ne(fd, -1);
+	ck_assert_int_eq(pread(fd, &byte, 1, position), 1);
+	byte ^= 0x10;
+	ck_assert_int_eq(pwrite(fd, &byte, 1, position), 1);
+	close(fd);
+}
+
+void
+logkit_truncate(const char *path, int64_t bytes)
+{
+	ck_assert_int_eq(truncate(path, bytes), 0);
+}
+
+int
+logkit_count_files(const struct logkit *kit, const char *ending)
+{
+	DIR *dir = opendir(kit->path);
+	struct dirent *entry;
+	int count = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while ((entry = readdir(dir)) != NULL) {
+		size_t length = strlen(entry->d_name);
+
+		if (entry->d_name[0] != '.' && length >= strlen(ending)
+		    && strcmp(entry->d_name + length - strlen(ending), ending) == 0)
+			count++;
+	}
+	closedir(dir);
+	return count;
+}
+
+int
+logkit_open_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while (readdir(dir) != NULL)
+		count++;
+	closedir(dir);
+	return count;
+}
+
+/* ---- log lines ---- */
+
+static int caught_fd = -1;
+static int real_stderr = -1;
+
+void
+logkit_catch_lines(void)
+{
+	caught_fd = memfd_create("stderr", MFD_CLOEXEC);
+	real_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
+	ck_assert(caught_fd != -1 && real_stderr != -1);
+	ck_assert_int_ne(dup2(caught_fd, STDERR_FILENO), -1);
+}
+
+char *
+logkit_caught_lines(void)
+{
+	off_t size = lseek(caught_fd, 0, SEEK_END);
+	char *lines = calloc(1, (size_t)size + 1);
+
+	ck_assert_int_eq(pread(caught_fd, lines, (size_t)size, 0), size);
+	dup2(real_stderr, STDERR_FILENO);
+	close(real_stderr);
+	close(caught_fd);
+	fputs(lines, stderr);
+	return lines;
+}

@@ -1,0 +1,298 @@
+/* The lock on the data directory, between real processes. */
+#include "supervisor/lock.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/log.h"
+
+static char directory[64];
+static char data_dir[128];
+static int saved_stderr;
+static FILE *said;
+
+static int
+remove_entry(const char *path, const struct stat *st, int type, struct FTW *place)
+{
+	(void)st;
+	(void)type;
+	(void)place;
+	return remove(path);
+}
+
+static void
+set_up(void)
+{
+	strcpy(directory, "/tmp/test_lock-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	snprintf(data_dir, sizeof(data_dir), "%s/data", directory);
+	/* What it logs is looked at. */
+	said = tmpfile();
+	ck_assert_ptr_nonnull(said);
+	saved_stderr = dup(STDERR_FILENO);
+	dup2(fileno(said), STDERR_FILENO);
+	log_open("supervisor", LOG_INFO);
+	umask(0027);
+}
+
+static void
+tear_down(void)
+{
+	dup2(saved_stderr, STDERR_FILENO);
+	fclose(said);
+	nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static bool
+has_said(const char *text)
+{
+	static char all[8192];
+	ssize_t n = pread(fileno(said), all, sizeof(all) - 1, 0);
+
+	all[n > 0 ? n : 0] = '\0';
+	return strstr(all, text) != NULL;
+}
+
+struct holder {
+	pid_t pid;
+	int until;	/* write end of a pipe: closed, it ends */
+};
+
+/* A process by the name of `name` that takes the lock, writes its file (a worker's pid in it too), and waits. */
+static struct holder
+hold(const char *name, pid_t worker)
+{
+	struct holder holder;
+	int up[2], down[2];
+	char byte;
+
+	ck_assert(pipe2(up, O_CLOEXEC) == 0 && pipe2(down, O_CLOEXEC) == 0);
+	holder.pid = fork();
+	if (holder.pid == 0) {
+		struct lock lock;
+
+		prctl(PR_SET_NAME, name);
+		close(down[1]);
+		if (lock_take(&lock, data_dir) != LOCK_TAKEN)
+			_exit(1);
+		lock_write_pids(&lock, &worker, 1);
+		if (write(up[1], "x", 1) != 1 || read(down[0], &byte, 1) != 0)
+			_exit(1);
+		_exit(0);
+	}
+	close(up[1]);
+	close(down[0]);
+	ck_assert_int_eq(read(up[0], &byte, 1), 1);
+	close(up[0]);
+	holder.until = down[1];
+	return holder;
+}
+
+static void
+reap(struct holder *holder)
+{
+	close(holder->until);
+	ck_assert_int_eq(waitpid(holder->pid, NULL, 0), holder->pid);
+}
+
+START_TEST(makes_the_directory_and_the_file)
+{
+	struct lock lock;
+	struct stat st;
+	char path[256], text[256] = "";
+	const pid_t workers[] = { 4711, 0, 4712 };
+	FILE *file;
+
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
+	ck_assert_int_eq(stat(data_dir, &st), 0);
+	ck_assert_int_eq(st.st_mode & 07777, 0750);
+	ck_assert_int_eq(lock.data_dir[0], '/');
+	snprintf(path, sizeof(path), "%s/lock", data_dir);
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_int_eq(st.st_mode & 07777, 0640);
+	lock_write_pids(&lock, workers, 3);
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_uint_gt(fread(text, 1, sizeof(text) - 1, file), 0);
+	fclose(file);
+	ck_assert_ptr_nonnull(strstr(text, " supervisor\n4711 worker 0\n4712 worker 2\n"));
+	/* Rewritten shorter, nothing of before is left. */
+	lock_write_pids(&lock, workers, 1);
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_int_eq(st.st_size, (off_t)strlen(text) - (off_t)strlen("4712 worker 2\n"));
+	lock_free(&lock);
+}
+END_TEST
+
+START_TEST(a_missing_parent_is_named)
+{
+	struct lock lock;
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/none/data", directory);
+	ck_assert_int_eq(lock_take(&lock, path), LOCK_FAILED);
+	ck_assert(has_said(path));
+	ck_assert(has_said("its parent must exist"));
+}
+END_TEST
+
+START_TEST(bug_H11_the_holder_is_named)
+{
+	struct holder holder = hold("logsupervisor", 0);
+	char text[64];
+	struct lock lock;
+
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_HELD);
+	snprintf(text, sizeof(text), "pid %d supervisor", (int)holder.pid);
+	ck_assert(has_said(text));
+	reap(&holder);
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
+	lock_free(&lock);
+}
+END_TEST
+
+START_TEST(bug_H11_not_stale_after_a_kill)
+{
+	struct holder holder = hold("logsupervisor", 0);
+	struct lock lock;
+
+	kill(holder.pid, SIGKILL);
+	reap(&holder);
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
+	lock_free(&lock);
+}
+END_TEST
+
+/* The supervisor is dead and not even reaped, a worker of it still runs and holds the lock. */
+START_TEST(a_zombie_is_not_named_and_a_worker_is)
+{
+	struct holder holder;
+	struct lock lock;
+	siginfo_t info;
+	char text[64];
+	pid_t worker;
+	int ends[2];
+
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+	/* The worker inherits the lock's description from the one who took it: here, from a supervisor that dies. */
+	holder.pid = fork();
+	if (holder.pid == 0) {
+		prctl(PR_SET_NAME, "logsupervisor");
+		if (lock_take(&lock, data_dir) != LOCK_TAKEN)
+			_exit(1);
+		worker = fork();
+		if (worker == 0) {
+			prctl(PR_SET_NAME, "logworker");
+			pause();
+			_exit(0);
+		}
+		lock_write_pids(&lock, &worker, 1);
+		if (write(ends[1], &worker, sizeof(worker)) != (ssize_t)sizeof(worker))
+			_exit(1);
+		_exit(0);
+	}
+	ck_assert_int_eq(read(ends[0], &worker, sizeof(worker)), (ssize_t)sizeof(worker));
+	ck_assert_int_eq(waitid(P_PID, (id_t)holder.pid, &info, WEXITED | WNOWAIT), 0);
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_HELD);
+	snprintf(text, sizeof(text), "pid %d worker 0 still running", (int)worker);
+	ck_assert(has_said(text));
+	snprintf(text, sizeof(text), "%d supervisor", (int)holder.pid);
+	ck_assert(!has_said(text));
+	kill(worker, SIGKILL);
+	waitpid(holder.pid, NULL, 0);
+	while (kill(worker, 0) == 0 && lock_take(&lock, data_dir) == LOCK_HELD)
+		;
+	if (lock.descriptor < 0)
+		ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
+	lock_free(&lock);
+}
+END_TEST
+
+/* A pid in the file that belongs to something else by now is neither named nor in the way. */
+START_TEST(bug_H10_reused_pids)
+{
+	struct holder other = hold("sleep", 0);
+	struct lock lock;
+	char text[64];
+
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_HELD);
+	snprintf(text, sizeof(text), "%d supervisor", (int)other.pid);
+	ck_assert(!has_said(text));
+	ck_assert(has_said("/lock"));
+	reap(&other);
+	/* The same file, its pid long dead, unlocked: no obstacle. */
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
+	lock_free(&lock);
+}
+END_TEST
+
+START_TEST(only_a_regular_file_will_do)
+{
+	struct lock lock;
+	char path[256];
+
+	ck_assert_int_eq(mkdir(data_dir, 0750), 0);
+	snprintf(path, sizeof(path), "%s/lock", data_dir);
+	ck_assert_int_eq(symlink("/dev/null", path), 0);
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_FAILED);
+	unlink(path);
+	ck_assert_int_eq(mkfifo(path, 0640), 0);
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_FAILED);
+}
+END_TEST
+
+START_TEST(garbage_in_the_file_is_no_obstacle)
+{
+	struct lock lock;
+	char path[256];
+	FILE *file;
+
+	ck_assert_int_eq(mkdir(data_dir, 0750), 0);
+	snprintf(path, sizeof(path), "%s/lock", data_dir);
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	for (int i = 0; i < 100000; i++)
+		fputc(rand() & 0xFF, file);
+	fclose(file);
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
+	lock_write_pids(&lock, NULL, 0);
+	lock_free(&lock);
+}
+END_TEST
+
+int
+main(void)
+{
+	Suite *suite = suite_create("lock");
+	TCase *tcase = tcase_create("lock");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_set_timeout(tcase, 20);
+	tcase_add_test(tcase, makes_the_directory_and_the_file);
+	tcase_add_test(tcase, a_missing_parent_is_named);
+	tcase_add_test(tcase, bug_H11_the_holder_is_named);
+	tcase_add_test(tcase, bug_H11_not_stale_after_a_kill);
+	tcase_add_test(tcase, a_zombie_is_not_named_and_a_worker_is);
+	tcase_add_test(tcase, bug_H10_reused_pids);
+	tcase_add_test(tcase, only_a_regular_file_will_do);
+	tcase_add_test(tcase, garbage_in_the_file_is_no_obstacle);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,874 @@
+/*
+ * What opening a log makes of what is on disk: torn and damaged ends, the other record format, foreign entries, empty
+ * segments, a log that is shorter than what was published. Each is done to files by hand and seen from outside.
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/crc32c.h"
+#include "tests/logkit.h"
+#include "worker/listing.h"
+#include "worker/scan.h"
+#include "worker/segment.h"
+
+static const enum record_format formats[] = { RECORD_PLAIN, RECORD_CRC32C };
+enum { FORMATS = 2 };
+
+static struct logkit kit;
+static char path[LOGKIT_PATH_BYTES];	/* of the segment in question */
+
+static int64_t
+header(void)
+{
+	return (int64_t)record_header_bytes(kit.settings.record_format);
+}
+
+/* A closed log of `count` records of `size` bytes in one segment; `path` is its file. */
+static void
+make_log(enum record_format format, int count, size_t size)
+{
+	logkit_begin(&kit, format, 1 << 24);
+	logkit_open(&kit);
+	if (count > 0)
+		ck_assert_int_eq(logkit_try_append(&kit, count, size), 0);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 0, path);
+}
+
+/* Replaces the file by `content`, opens, and expects exactly the records 0 to end - 1, and no byte more in the file. */
+static void
+expect_recovered(const uint8_t *content, size_t bytes, int64_t end, size_t size)
+{
+	logkit_write_file(path, content, bytes);
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), end);
+	ck_assert_int_eq(partition_durable_end(kit.p), end);
+	ck_assert_int_eq(logkit_file_bytes(path), end * (header() + (int64_t)size));
+	logkit_expect(&kit, 0, end, size);
+}
+
+/* ---- torn ---- */
+
+/* `_i`: format, and whether the torn record is the only one. */
+START_TEST(A11_last_record_torn_at_every_byte)
+{
+	int records = _i / FORMATS == 0 ? 3 : 1;
+	size_t bytes, record;
+	uint8_t *whole;
+
+	make_log(formats[_i % FORMATS], records, 64);
+	whole = logkit_read_file(path, &bytes);
+	record = (size_t)header() + 64;
+	ck_assert_uint_eq(bytes, (size_t)records * record);
+	for (size_t kept = 0; kept < record; kept++) {
+		expect_recovered(whole, bytes - record + kept, records - 1, 64);
+		/* The first three bytes of this length are zeros: no content. */
+		ck_assert_int_eq(kit.opened.truncated_bytes, kept < 4 ? 0 : (int64_t)kept);
+		logkit_append(&kit, 1, 64);
+		ck_assert_int_eq(partition_log_end(kit.p), records);
+		logkit_reopen(&kit);
+		ck_assert_int_eq(kit.opened.truncated_bytes, 0);
+		ck_assert_int_eq(partition_log_end(kit.p), records);
+		logkit_expect(&kit, 0, records, 64);
+		logkit_close(&kit);
+	}
+	if (records > 1)
+		ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 0);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(A11_nothing_comes_back_from_the_dead)
+{
+	size_t bytes, size = 64 + 8;
+	uint8_t *whole;
+
+	/* Record 2 of 6 is lost, 3 to 5 survive: a new record of the same length at 2 must not bring them back. */
+	make_log(RECORD_CRC32C, 6, 64);
+	whole = logkit_read_file(path, &bytes);
+	memset(whole + 2 * size, 0, size);
+	expect_recovered(whole, bytes, 2, 64);
+	ck_assert_int_eq(kit.opened.truncated_bytes, 4 * size);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 1);
+	logkit_append(&kit, 1, 64);
+	logkit_reopen(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 3);
+	logkit_expect(&kit, 0, 3, 64);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(bug_A2_every_length_of_the_last_segment)
+{
+	size_t bytes;
+	uint8_t *whole;
+	int64_t record;
+
+	logkit_begin(&kit, formats[_i], 300);
+	logkit_open(&kit);
+	logkit_append(&kit, 15, 50);
+	ck_assert_int_eq(partition_segments(kit.p), 3);
+	logkit_close(&kit);
+	record = header() + 50;
+	logkit_segment_path(&kit, 10, path);
+	whole = logkit_read_file(path, &bytes);
+	ck_assert_uint_eq(bytes, 5 * (size_t)record);
+	for (size_t kept = 0; kept <= bytes; kept++) {
+		int64_t end = 10 + (int64_t)kept / record;
+
+		logkit_write_file(path, whole, kept);
+		logkit_open(&kit);
+		ck_assert_int_eq(partition_log_end(kit.p), end);
+		logkit_append(&kit, 1, 50);
+		logkit_expect(&kit, 0, end + 1, 50);
+		logkit_close(&kit);
+		/* Only behind the last record the append had to roll. */
+		ck_assert_int_eq(logkit_count_files(&kit, ".log"), kept == bytes ? 4 : 3);
+	}
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(bug_A5_impossible_lengths)
+{
+	uint32_t lengths[] = { 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, (1 << 24) + 1, RECORD_MAX_BYTES,
+		RECORD_MAX_BYTES - 8, RECORD_MAX_BYTES - 4, 0, 1000 };
+	size_t bytes, record;
+	uint8_t *whole;
+
+	make_log(formats[_i], 4, 64);
+	record = (size_t)header() + 64;
+	whole = logkit_read_file(path, &bytes);
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		bytes_put_u32(whole + 3 * record, lengths[i]);
+		expect_recovered(whole, bytes, 3, 64);
+		logkit_append(&kit, 1, 64);
+		logkit_reopen(&kit);
+		logkit_expect(&kit, 0, 4, 64);
+		logkit_close(&kit);
+	}
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(bug_A21_second_page_of_the_last_record_zeroed)
+{
+	size_t bytes;
+	uint8_t *whole;
+
+	/* The fifth record crosses a page. */
+	make_log(RECORD_CRC32C, 5, 900);
+	whole = logkit_read_file(path, &bytes);
+	ck_assert_uint_gt(bytes, 4096);
+	memset(whole + 4096, 0, bytes - 4096);
+	expect_recovered(whole, bytes, 4, 900);
+	logkit_append(&kit, 1, 900);
+	logkit_reopen(&kit);
+	logkit_expect(&kit, 0, 5, 900);
+	logkit_close(&kit);
+	/* And the file ends there. */
+	expect_recovered(whole, 4096, 4, 900);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(zeros_behind_the_end_are_no_content)
+{
+	size_t bytes;
+	uint8_t *whole;
+	char *lines;
+
+	make_log(RECORD_CRC32C, 4, 64);
+	whole = logkit_read_file(path, &bytes);
+	whole = realloc(whole, bytes + 3000000);
+	memset(whole + bytes, 0, 3000000);
+	logkit_catch_lines();
+	for (int more = 1; more <= 3000000; more = more * 3 + 1) {
+		expect_recovered(whole, bytes + (size_t)more, 4, 64);
+		ck_assert_int_eq(kit.opened.truncated_bytes, 0);
+		logkit_close(&kit);
+	}
+	lines = logkit_caught_lines();
+	ck_assert_str_eq(lines, "");
+	free(lines);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 0);
+	/* A file of nothing but zeros is an empty segment. */
+	memset(whole, 0, bytes);
+	expect_recovered(whole, bytes, 0, 64);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(A19_what_is_cut_is_copied_aside)
+{
+	char name[LOGKIT_PATH_BYTES];
+	size_t bytes, cut_bytes, record = 64 + 8;
+	uint8_t *whole, *cut;
+	char *lines;
+
+	make_log(RECORD_CRC32C, 6, 64);
+	whole = logkit_read_file(path, &bytes);
+	whole[2 * record + 20] ^= 1;
+	logkit_file_path(&kit, "00000000000000000000.cut", name);
+	logkit_catch_lines();
+	expect_recovered(whole, bytes, 2, 64);
+	lines = logkit_caught_lines();
+	ck_assert_ptr_nonnull(strstr(lines, " warning "));
+	ck_assert_ptr_nonnull(strstr(lines, "t-0/00000000000000000000.log: cutting 288 bytes from position 144, "
+	    "offset 2"));
+	ck_assert_ptr_nonnull(strstr(lines, "copied to t-0/00000000000000000000.cut\n"));
+	free(lines);
+	ck_assert_int_eq(kit.opened.truncated_bytes, 4 * record);
+	cut = logkit_read_file(name, &cut_bytes);
+	ck_assert_uint_eq(cut_bytes, 4 * record);
+	ck_assert_mem_eq(cut, whole + 2 * record, cut_bytes);
+	free(cut);
+	logkit_close(&kit);
+	/* Another one does not overwrite it; the same again is not copied again. */
+	whole[2 * record + 21] ^= 1;
+	expect_recovered(whole, bytes, 2, 64);
+	logkit_close(&kit);
+	expect_recovered(whole, bytes, 2, 64);
+	logkit_close(&kit);
+	ck_assert_int_eq(logkit_count_files(&kit, ""), 3);
+	logkit_file_path(&kit, "00000000000000000000.cut.2", name);
+	cut = logkit_read_file(name, &cut_bytes);
+	ck_assert_mem_eq(cut, whole + 2 * record, 4 * record);
+	free(cut);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_length_that_swallows_good_records_is_copied_aside)
+{
+	size_t bytes, record = 64 + 8;
+	uint8_t *whole;
+
+	make_log(RECORD_CRC32C, 6, 64);
+	whole = logkit_read_file(path, &bytes);
+	bytes_put_u32(whole + 2 * record, 5000);
+	expect_recovered(whole, bytes, 2, 64);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 1);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_large_torn_record)
+{
+	size_t bytes;
+	uint8_t *whole;
+
+	logkit_begin(&kit, formats[_i], 1 << 26);
+	logkit_open(&kit);
+	ck_assert_int_eq(logkit_try_append(&kit, 1, 100), 0);
+	ck_assert_int_eq(logkit_try_append(&kit, 1, (size_t)record_max_payload(formats[_i])), 0);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 0, path);
+	whole = logkit_read_file(path, &bytes);
+	expect_recovered(whole, bytes - 1, 1, 100);
+	logkit_close(&kit);
+	logkit_write_file(path, whole, bytes);
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 2);
+	logkit_expect(&kit, 1, 2, (size_t)record_max_payload(formats[_i]));
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(recovered_is_forced_in_order)
+{
+	size_t bytes, record = 64 + 8;
+	uint8_t *whole;
+
+	make_log(RECORD_CRC32C, 6, 64);
+	whole = logkit_read_file(path, &bytes);
+	whole[2 * record + 20] ^= 1;
+	logkit_write_file(path, whole, bytes);
+	logkit_trace_begin();
+	logkit_open(&kit);
+	ck_assert_str_eq(logkit_trace(), "create 00000000000000000000.cut.tmp;write 00000000000000000000.cut.tmp;"
+	    "force 00000000000000000000.cut.tmp;rename 00000000000000000000.cut;fsync t-0;"
+	    "truncate 00000000000000000000.log;force 00000000000000000000.log;"
+	    "force 00000000000000000000.log;fsync t-0;");
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_new_log_is_forced_up_to_the_directory_above)
+{
+	char expected[512];
+	const char *data;
+
+	logkit_begin(&kit, RECORD_CRC32C, 1000);
+	data = strrchr(kit.data_path, '/') + 1;
+	logkit_trace_begin();
+	logkit_open(&kit);
+	snprintf(expected, sizeof(expected), "mkdir t-0;create 00000000000000000000.log.tmp;"
+	    "force 00000000000000000000.log.tmp;rename 00000000000000000000.log;force 00000000000000000000.log;"
+	    "fsync t-0;fsync %s;", data);
+	ck_assert_str_eq(logkit_trace(), expected);
+	/* Still empty: an earlier start may have ended before it forced that. */
+	logkit_close(&kit);
+	logkit_trace_begin();
+	logkit_open(&kit);
+	snprintf(expected, sizeof(expected), "force 00000000000000000000.log;fsync t-0;fsync %s;", data);
+	ck_assert_str_eq(logkit_trace(), expected);
+	logkit_append(&kit, 1, 10);
+	logkit_close(&kit);
+	logkit_trace_begin();
+	logkit_open(&kit);
+	ck_assert_str_eq(logkit_trace(), "force 00000000000000000000.log;fsync t-0;");
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(plain_cuts_an_incomplete_tail_only)
+{
+	size_t bytes, record = 64 + 4;
+	uint8_t *whole;
+
+	make_log(RECORD_PLAIN, 4, 64);
+	whole = logkit_read_file(path, &bytes);
+	/* A changed payload is not seen. */
+	logkit_flip(path, (int64_t)record + 30);
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 4);
+	logkit_close(&kit);
+	/* Zeros that a power cut left in place of what was appended. */
+	memset(whole + 2 * record, 0, 2 * record);
+	expect_recovered(whole, bytes, 2, 64);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* ---- the published watermark ---- */
+
+START_TEST(a_log_shorter_than_published_stays_closed_and_untouched)
+{
+	size_t bytes, after;
+	uint8_t *whole, *found;
+
+	make_log(formats[_i], 6, 64);
+	whole = logkit_read_file(path, &bytes);
+	kit.published_end = 6;
+	logkit_open(&kit);
+	logkit_close(&kit);
+	logkit_truncate(path, (int64_t)bytes - 3);
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "t-0: the log on disk ends at offset 5, but 6 had been "
+	    "published"));
+	found = logkit_read_file(path, &after);
+	ck_assert_uint_eq(after, bytes - 3);
+	ck_assert_mem_eq(found, whole, after);
+	free(found);
+	kit.published_end = 5;
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 5);
+	logkit_close(&kit);
+	/* The file or the directory is gone altogether. */
+	ck_assert_int_eq(unlink(path), 0);
+	logkit_refused(&kit);
+	ck_assert_int_eq(rmdir(kit.path), 0);
+	logkit_refused(&kit);
+	kit.published_end = 0;
+	logkit_open(&kit);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* ---- the other record format ---- */
+
+static enum record_format
+other(enum record_format format)
+{
+	return format == RECORD_PLAIN ? RECORD_CRC32C : RECORD_PLAIN;
+}
+
+/* Opens with the other format, which must be refused, and nothing may have changed. */
+static void
+expect_other_format(void)
+{
+	enum record_format ours = kit.settings.record_format;
+	int files = logkit_count_files(&kit, "");
+	uint8_t *before, *after;
+	size_t bytes, bytes_after;
+	const char *why;
+
+	before = logkit_read_file(path, &bytes);
+	kit.settings.record_format = other(ours);
+	logkit_trace_begin();
+	why = logkit_refused(&kit);
+	ck_assert_ptr_nonnull(strstr(why, "t-0: "));
+	ck_assert_ptr_nonnull(strstr(why, "plain"));
+	ck_assert_ptr_nonnull(strstr(why, "crc32c"));
+	ck_assert_ptr_nonnull(strstr(why, ours == RECORD_PLAIN ? "Set record_format = plain"
+	    : "Set record_format = crc32c"));
+	ck_assert_str_eq(logkit_trace(), "");
+	kit.settings.record_format = ours;
+	after = logkit_read_file(path, &bytes_after);
+	ck_assert_uint_eq(bytes_after, bytes);
+	ck_assert_mem_eq(after, before, bytes);
+	ck_assert_int_eq(logkit_count_files(&kit, ""), files);
+	free(before);
+	free(after);
+}
+
+START_TEST(the_other_format_is_refused)
+{
+	int counts[] = { 2, 3, 100 };
+
+	for (int i = 0; i < 3; i++) {
+		make_log(formats[_i], counts[i], 64);
+		expect_other_format();
+		logkit_open(&kit);
+		logkit_expect(&kit, 0, counts[i], 64);
+		logkit_end(&kit);
+	}
+}
+END_TEST
+
+START_TEST(the_other_format_is_refused_with_a_torn_end)
+{
+	size_t bytes;
+	uint8_t *whole;
+
+	make_log(formats[_i], 4, 64);
+	whole = logkit_read_file(path, &bytes);
+	for (size_t cut = 1; cut < 64; cut++) {
+		logkit_write_file(path, whole, bytes - cut);
+		expect_other_format();
+	}
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(one_record_in_crc32c_is_refused_as_plain)
+{
+	make_log(RECORD_CRC32C, 1, 64);
+	expect_other_format();
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(one_record_in_plain_is_copied_aside_as_crc32c)
+{
+	uint8_t *before, *cut;
+	size_t bytes, cut_bytes;
+
+	/* A torn record in crc32c can look just like this: it must not stop the start, and must not be lost. */
+	make_log(RECORD_PLAIN, 1, 64);
+	before = logkit_read_file(path, &bytes);
+	kit.settings.record_format = RECORD_CRC32C;
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 0);
+	logkit_file_path(&kit, "00000000000000000000.cut", path);
+	cut = logkit_read_file(path, &cut_bytes);
+	ck_assert_uint_eq(cut_bytes, bytes);
+	ck_assert_mem_eq(cut, before, bytes);
+	free(before);
+	free(cut);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* The last segment says nothing (one torn record, or empty); the sealed ones tell. `_i`: format; torn or empty. */
+START_TEST(sealed_segments_tell_the_format)
+{
+	logkit_begin(&kit, formats[_i % FORMATS], 1000);
+	logkit_open(&kit);
+	logkit_append(&kit, 10, 100);
+	ck_assert_int_eq(partition_segments(kit.p), 2);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 9, path);
+	logkit_truncate(path, _i / FORMATS == 0 ? 60 : 0);
+	expect_other_format();
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 9);
+	logkit_append(&kit, 1, 100);
+	logkit_expect(&kit, 0, 10, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_sum_that_a_client_made_up_does_not_close_a_plain_log)
+{
+	uint8_t payload[64], batch[256], *p;
+
+	/* The first payload begins with the sum of what, read as crc32c, would be the payload. */
+	make_log(RECORD_PLAIN, 0, 0);
+	memset(payload, 'x', sizeof(payload));
+	p = record_put(batch, RECORD_PLAIN, payload, 64);
+	p = record_put(p, RECORD_PLAIN, payload, 64);
+	p = record_put(p, RECORD_PLAIN, payload, 30);
+	bytes_put_u32(batch + 4, crc32c(batch + 8, 64));
+	logkit_write_file(path, batch, (size_t)(p - batch));
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 3);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* A crc32c log whose first record is damaged, with nothing else to tell: cut, and never taken for plain. */
+START_TEST(a_damaged_first_record_is_not_the_other_format)
+{
+	size_t bytes;
+	uint8_t *whole;
+
+	make_log(RECORD_CRC32C, 5, 64);
+	whole = logkit_read_file(path, &bytes);
+	whole[20] ^= 1;
+	expect_recovered(whole, bytes, 0, 64);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 1);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* ---- names ---- */
+
+static void
+put_foreign(void)
+{
+	char name[LOGKIT_PATH_BYTES];
+
+	logkit_file_path(&kit, "README", name);
+	logkit_write_file(name, "hello", 5);
+	logkit_file_path(&kit, ".x.swp", name);
+	logkit_write_file(name, "", 0);
+	logkit_file_path(&kit, "00000000000000000500.log", name);
+	logkit_write_file(name, "", 0);
+	logkit_file_path(&kit, "subdirectory", name);
+	ck_assert_int_eq(mkdir(name, 0700), 0);
+	logkit_file_path(&kit, "00000000000000000600.log", name);
+	ck_assert_int_eq(mkdir(name, 0700), 0);
+	logkit_file_path(&kit, "dangling", name);
+	ck_assert_int_eq(symlink("/nowhere/at/all", name), 0);
+	logkit_file_path(&kit, "00000000000000000700.log", name);
+	ck_assert_int_eq(symlink("00000000000000000000.log", name), 0);
+	logkit_file_path(&kit, "99999999999999999999.log", name);
+	logkit_write_file(name, "abc", 3);
+	logkit_file_path(&kit, "0000000000000000012.log", name);
+	logkit_write_file(name, "abc", 3);
+	logkit_file_path(&kit, "00000000000000000012.logx", name);
+	logkit_write_file(name, "abc", 3);
+	logkit_file_path(&kit, "0000000000000000001x.log", name);
+	logkit_write_file(name, "abc", 3);
+	logkit_file_path(&kit, "00000000000000000012.cut.x", name);
+	logkit_write_file(name, "abc", 3);
+	logkit_file_path(&kit, "pipe", name);
+	ck_assert_int_eq(mkfifo(name, 0600), 0);
+}
+
+static int
+count_lines(const char *lines)
+{
+	int count = 0;
+
+	for (; *lines != '\0'; lines++)
+		count += *lines == '\n';
+	return count;
+}
+
+START_TEST(bug_A8_foreign_entries_are_reported_once_and_left_alone)
+{
+	const char *names[] = { "README", ".x.swp", "00000000000000000500.log", "subdirectory",
+		"00000000000000000600.log", "dangling", "00000000000000000700.log", "99999999999999999999.log", "0000000000000000012.log",
+		"00000000000000000012.logx", "0000000000000000001x.log", "00000000000000000012.cut.x", "pipe" };
+	enum { NAMES = sizeof(names) / sizeof(names[0]) };
+	int files;
+	char *lines;
+
+	make_log(formats[_i % FORMATS], _i / FORMATS == 0 ? 10 : 0, 64);
+	put_foreign();
+	files = logkit_count_files(&kit, "");
+	logkit_catch_lines();
+	logkit_open(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_int_eq(count_lines(lines), NAMES);
+	for (size_t i = 0; i < NAMES; i++) {
+		char wanted[128];
+
+		snprintf(wanted, sizeof(wanted), "t-0/%s does not belong to this log", names[i]);
+		ck_assert_msg(strstr(lines, wanted) != NULL, "%s in\n%s", names[i], lines);
+	}
+	free(lines);
+	ck_assert_int_eq(logkit_count_files(&kit, ""), files);
+	ck_assert_int_eq(partition_segments(kit.p), 1);
+	logkit_append(&kit, 3, 64);
+	logkit_reopen(&kit);
+	ck_assert_int_eq(logkit_count_files(&kit, ""), files);
+	ck_assert_int_eq(partition_log_end(kit.p), _i / FORMATS == 0 ? 13 : 3);
+	logkit_expect(&kit, 0, partition_log_end(kit.p), 64);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(our_own_leftovers)
+{
+	char name[LOGKIT_PATH_BYTES];
+	char *lines;
+
+	make_log(RECORD_CRC32C, 10, 64);
+	logkit_file_path(&kit, "00000000000000000010.log.tmp", name);
+	logkit_write_file(name, "half a batch", 12);
+	logkit_file_path(&kit, "00000000000000000000.cut.tmp", name);
+	logkit_write_file(name, "half a copy", 11);
+	logkit_file_path(&kit, "00000000000000000000.cut", name);
+	logkit_write_file(name, "a copy", 6);
+	logkit_file_path(&kit, "00000000000000000000.cut.17", name);
+	logkit_write_file(name, "a copy", 6);
+	logkit_catch_lines();
+	logkit_open(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_str_eq(lines, "");
+	free(lines);
+	ck_assert_int_eq(logkit_count_files(&kit, ".tmp"), 0);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 1);
+	ck_assert_int_eq(logkit_count_files(&kit, ".17"), 1);
+	ck_assert_int_eq(partition_log_end(kit.p), 10);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* ---- empty segments ---- */
+
+static void
+put_empty(int64_t base)
+{
+	char name[LOGKIT_PATH_BYTES];
+
+	logkit_segment_path(&kit, base, name);
+	logkit_write_file(name, "", 0);
+}
+
+START_TEST(an_empty_segment_at_the_end_is_the_active_one)
+{
+	make_log(formats[_i], 10, 64);
+	put_empty(10);
+	put_empty(11);
+	put_empty(3);
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_segments(kit.p), 2);
+	ck_assert_int_eq(partition_log_start(kit.p), 0);
+	ck_assert_int_eq(partition_log_end(kit.p), 10);
+	logkit_append(&kit, 5, 64);
+	logkit_expect(&kit, 0, 15, 64);
+	logkit_segment_path(&kit, 10, path);
+	ck_assert_int_eq(logkit_file_bytes(path), 5 * (header() + 64));
+	logkit_reopen(&kit);
+	logkit_expect(&kit, 0, 15, 64);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_lone_empty_segment_is_a_log_that_ends_there)
+{
+	make_log(RECORD_CRC32C, 0, 0);
+	ck_assert_int_eq(unlink(path), 0);
+	put_empty(500);
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_start(kit.p), 500);
+	ck_assert_int_eq(partition_log_end(kit.p), 500);
+	logkit_append(&kit, 2, 64);
+	logkit_reopen(&kit);
+	ck_assert_int_eq(partition_log_start(kit.p), 500);
+	logkit_expect(&kit, 500, 502, 64);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(of_several_empty_segments_the_watermark_chooses)
+{
+	make_log(RECORD_CRC32C, 0, 0);
+	put_empty(500);
+	put_empty(900);
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 0);
+	logkit_close(&kit);
+	kit.published_end = 500;
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_start(kit.p), 500);
+	ck_assert_int_eq(partition_log_end(kit.p), 500);
+	logkit_close(&kit);
+	kit.published_end = 901;
+	logkit_refused(&kit);
+	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 3);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* The last segment was just sealed, the active one is empty, and a byte of the sealed one flips (length or payload). */
+START_TEST(bug_A13_damage_in_the_segment_before_an_empty_active_one)
+{
+	bool in_length = _i == 0;
+
+	make_log(RECORD_CRC32C, 10, 64);
+	put_empty(10);
+	logkit_flip(path, 4 * 72 + (in_length ? 0 : 30));
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 10);
+	ck_assert_int_eq(logkit_file_bytes(path), 10 * 72);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 0);
+	logkit_append(&kit, 2, 64);
+	logkit_expect(&kit, 0, 4, 64);
+	logkit_expect(&kit, 10, 12, 64);
+	if (in_length)
+		logkit_expect_broken(&kit, 4, 10);
+	else
+		logkit_expect(&kit, 5, 10, 64);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_torn_segment_with_an_empty_one_too_far_behind_is_cut)
+{
+	size_t bytes;
+	uint8_t *whole;
+
+	make_log(formats[_i], 10, 64);
+	put_empty(11);
+	put_empty(500);
+	whole = logkit_read_file(path, &bytes);
+	/* One byte is left of record 9: 11 cannot be where it ends. */
+	expect_recovered(whole, 9 * ((size_t)header() + 64) + 5, 9, 64);
+	ck_assert_int_eq(partition_segments(kit.p), 1);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(what_cannot_be_opened_says_why)
+{
+	char name[LOGKIT_PATH_BYTES];
+
+	logkit_begin(&kit, RECORD_CRC32C, 1000);
+	logkit_write_file(kit.path, "a file", 6);
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "t-0: cannot open this directory: Not a directory"));
+	ck_assert_int_eq(unlink(kit.path), 0);
+	ck_assert_int_eq(symlink("nowhere", kit.path), 0);
+	logkit_refused(&kit);
+	ck_assert_int_eq(unlink(kit.path), 0);
+	logkit_open(&kit);
+	logkit_append(&kit, 1, 10);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 0, name);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = 1, .error = EIO, .sticky = true });
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "t-0/00000000000000000000.log: cannot read: "
+	    "Input/output error"));
+	logkit_clear_fault();
+	logkit_open(&kit);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Any bytes at all behind a good prefix: opens, keeps the prefix, and a second opening finds nothing to do. */
+START_TEST(random_damage_keeps_the_prefix)
+{
+	unsigned seed = (unsigned)time(NULL) * 2 + (unsigned)getpid();
+	size_t bytes, record = 64 + 8;
+	uint8_t *whole;
+
+	printf("random_damage_keeps_the_prefix: seed %u\n", seed);
+	fflush(stdout);
+	srand(seed);
+	make_log(RECORD_CRC32C, 20, 64);
+	whole = logkit_read_file(path, &bytes);
+	logkit_catch_lines();
+	for (int round = 0; round < 300; round++) {
+		uint8_t *damaged = malloc(bytes);
+		size_t from = record + (size_t)rand() % (bytes - record);
+		size_t to = from + 1 + (size_t)rand() % 100;
+		int64_t end;
+
+		memcpy(damaged, whole, bytes);
+		for (size_t i = from; i < to && i < bytes; i++)
+			damaged[i] = round % 3 == 0 ? 0 : (uint8_t)rand();
+		logkit_write_file(path, damaged, bytes - (round % 2 == 0 ? 0 : (size_t)rand() % 100));
+		logkit_open(&kit);
+		end = partition_log_end(kit.p);
+		ck_assert_int_ge(end, (int64_t)(from / record) - 2);
+		logkit_expect(&kit, 0, end, 64);
+		logkit_append(&kit, 1, 64);
+		logkit_reopen(&kit);
+		ck_assert_int_eq(partition_log_end(kit.p), end + 1);
+		ck_assert_int_eq(kit.opened.truncated_bytes, 0);
+		logkit_close(&kit);
+		free(damaged);
+	}
+	free(logkit_caught_lines());
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+static void
+add_tests(TCase *tests)
+{
+	tcase_add_loop_test(tests, A11_last_record_torn_at_every_byte, 0, 2 * FORMATS);
+	tcase_add_test(tests, A11_nothing_comes_back_from_the_dead);
+	tcase_add_loop_test(tests, bug_A2_every_length_of_the_last_segment, 0, FORMATS);
+	tcase_add_loop_test(tests, bug_A5_impossible_lengths, 0, FORMATS);
+	tcase_add_test(tests, bug_A21_second_page_of_the_last_record_zeroed);
+	tcase_add_test(tests, zeros_behind_the_end_are_no_content);
+	tcase_add_test(tests, A19_what_is_cut_is_copied_aside);
+	tcase_add_test(tests, a_length_that_swallows_good_records_is_copied_aside);
+	tcase_add_loop_test(tests, a_large_torn_record, 0, FORMATS);
+	tcase_add_test(tests, recovered_is_forced_in_order);
+	tcase_add_test(tests, a_new_log_is_forced_up_to_the_directory_above);
+	tcase_add_test(tests, plain_cuts_an_incomplete_tail_only);
+	tcase_add_loop_test(tests, a_log_shorter_than_published_stays_closed_and_untouched, 0, FORMATS);
+	tcase_add_loop_test(tests, the_other_format_is_refused, 0, FORMATS);
+	tcase_add_loop_test(tests, the_other_format_is_refused_with_a_torn_end, 0, FORMATS);
+	tcase_add_test(tests, one_record_in_crc32c_is_refused_as_plain);
+	tcase_add_test(tests, one_record_in_plain_is_copied_aside_as_crc32c);
+	tcase_add_loop_test(tests, sealed_segments_tell_the_format, 0, 2 * FORMATS);
+	tcase_add_test(tests, a_sum_that_a_client_made_up_does_not_close_a_plain_log);
+	tcase_add_test(tests, a_damaged_first_record_is_not_the_other_format);
+	tcase_add_loop_test(tests, bug_A8_foreign_entries_are_reported_once_and_left_alone, 0, 2 * FORMATS);
+	tcase_add_test(tests, our_own_leftovers);
+	tcase_add_loop_test(tests, an_empty_segment_at_the_end_is_the_active_one, 0, FORMATS);
+	tcase_add_test(tests, a_lone_empty_segment_is_a_log_that_ends_there);
+	tcase_add_test(tests, of_several_empty_segments_the_watermark_chooses);
+	tcase_add_loop_test(tests, bug_A13_damage_in_the_segment_before_an_empty_active_one, 0, 2);
+	tcase_add_loop_test(tests, a_torn_segment_with_an_empty_one_too_far_behind_is_cut, 0, FORMATS);
+	tcase_add_test(tests, what_cannot_be_opened_says_why);
+	tcase_add_test(tests, random_damage_keeps_the_prefix);
+}
+
+int
+main(void)
+{
+	Suite *suite = suite_create("recovery");
+	TCase *tests = tcase_create("recovery");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(tests, 60);
+	suite_add_tcase(suite, tests);
+	add_tests(tests);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

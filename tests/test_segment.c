@@ -1,0 +1,272 @@
+/* The parts below the log: the index alone, whole reads and writes, the walk over lengths, the scan with sums. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/logkit.h"
+#include "worker/index.h"
+#include "worker/scan.h"
+#include "worker/segment.h"
+
+static const enum record_format formats[] = { RECORD_PLAIN, RECORD_CRC32C };
+enum { FORMATS = 2 };
+
+static struct logkit kit;
+
+/* A fresh file in the kit's data directory. */
+static int
+new_file(void)
+{
+	int fd;
+
+	logkit_begin(&kit, RECORD_CRC32C, 1000);
+	fd = segment_create_file(kit.data_fd, "file");
+	ck_assert_int_ne(fd, -1);
+	return fd;
+}
+
+START_TEST(index_marks_are_an_interval_apart)
+{
+	struct index index;
+
+	index_init(&index, 100);
+	for (int64_t i = 0; i < 1000; i++)
+		ck_assert_int_eq(index_note(&index, 50 + i, i * 30), 0);
+	/* A mark at 0, then at every fourth record: 120 is the first position 100 behind. */
+	ck_assert_uint_eq(index.count, 250);
+	for (int64_t i = 0; i < 1000; i++) {
+		struct index_mark mark = index_nearest(&index, 50 + i);
+
+		ck_assert_int_eq(mark.offset, 50 + i / 4 * 4);
+		ck_assert_int_eq(mark.position, i / 4 * 120);
+	}
+	index_cut(&index, 3);
+	ck_assert_int_eq(index_nearest(&index, 1000).offset, 58);
+	/* The next mark is due where it was: records 9 to 11 have been forgotten as well. */
+	ck_assert_int_eq(index_note(&index, 60, 339), 0);
+	ck_assert_uint_eq(index.count, 3);
+	ck_assert_int_eq(index_note(&index, 61, 340), 0);
+	ck_assert_uint_eq(index.count, 4);
+	index_cut(&index, 0);
+	ck_assert_int_eq(index_note(&index, 50, 0), 0);
+	ck_assert_uint_eq(index.count, 1);
+	index_free(&index);
+	index_free(&index);
+}
+END_TEST
+
+START_TEST(whole_reads_and_writes)
+{
+	int errors[] = { LOGKIT_SHORT, EINTR };
+	uint8_t from[1000], to[2000];
+	int fd = new_file();
+
+	logkit_payload(1, from, sizeof(from));
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PWRITE, .at = 1, .error = errors[_i], .sticky = _i == 0 });
+	ck_assert_int_eq(segment_write(fd, from, sizeof(from), 10), 0);
+	ck_assert_int_gt(logkit_calls(CALL_PWRITE), 1);
+	ck_assert_int_eq(segment_file_bytes(fd), 1010);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = 1, .error = errors[_i], .sticky = _i == 0 });
+	ck_assert_int_eq(segment_read(fd, to, 1000, 10), 1000);
+	ck_assert_mem_eq(from, to, 1000);
+	ck_assert_int_eq(segment_read(fd, to, 2000, 10), 1000);
+	ck_assert_int_eq(segment_read(fd, to, 2000, 5000), 0);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = 1, .error = EIO });
+	ck_assert_int_eq(segment_read(fd, to, 1000, 10), -1);
+	ck_assert_int_eq(errno, EIO);
+	close(fd);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_file_is_created_in_place_of_a_leftover)
+{
+	int fd = new_file(), again;
+
+	ck_assert_int_eq(segment_write(fd, "old", 3, 0), 0);
+	again = segment_create_file(kit.data_fd, "file");
+	ck_assert_int_ne(again, -1);
+	ck_assert_int_eq(segment_file_bytes(again), 0);
+	ck_assert_int_eq(segment_file_bytes(fd), 3);
+	close(again);
+	close(fd);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_walk_stops_at_its_limit_the_end_and_damage)
+{
+	size_t record = record_header_bytes(formats[_i]) + 100, bytes;
+	uint8_t *batch = logkit_batch(formats[_i], 7, 5000, 100, &bytes);
+	struct segment *segment;
+	int64_t position;
+	int fd = new_file();
+
+	ck_assert_int_eq(segment_write(fd, batch, bytes, 0), 0);
+	segment = segment_new(fd, 7, formats[_i], 4096);
+	ck_assert_int_eq(segment_walk(segment, (int64_t)bytes, 7), 0);
+	ck_assert_int_eq(segment->end, 7);
+	ck_assert_int_eq(segment_walk(segment, (int64_t)bytes, 1000), 0);
+	ck_assert_int_eq(segment->end, 1000);
+	ck_assert_int_eq(segment->bytes, 993 * record);
+	ck_assert_int_eq(segment_walk(segment, (int64_t)(2000 * record) + 5, INT64_MAX), -1);
+	ck_assert_int_eq(errno, EBADMSG);
+	ck_assert_int_eq(segment->end, 2007);
+	ck_assert_int_eq(segment_write(fd, "\0\0\0\0", 4, (int64_t)(3000 * record)), 0);
+	ck_assert_int_eq(segment_walk(segment, (int64_t)bytes, INT64_MAX), -1);
+	ck_assert_int_eq(errno, EBADMSG);
+	ck_assert_int_eq(segment->end, 3007);
+	ck_assert_int_eq(segment_write(fd, batch, bytes, 0), 0);
+	ck_assert_int_eq(segment_walk(segment, (int64_t)bytes, INT64_MAX), 0);
+	ck_assert_int_eq(segment->end, 5007);
+	for (int64_t i = 0; i <= 5000; i++) {
+		ck_assert_int_eq(segment_locate(segment, 7 + i, &position), 0);
+		ck_assert_int_eq(position, i * (int64_t)record);
+	}
+	/* The file has become shorter than it was. */
+	ck_assert_int_eq(segment_truncate(fd, (int64_t)(4000 * record)), 0);
+	ck_assert_int_eq(segment_locate(segment, 4999, &position), -1);
+	ck_assert_int_eq(errno, EBADMSG);
+	segment_drop(segment);
+	free(batch);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_segment_is_closed_with_its_last_reference)
+{
+	int fd = new_file();
+	struct segment *segment = segment_new(fd, 0, RECORD_CRC32C, 4096);
+
+	segment_hold(segment);
+	segment_drop(segment);
+	ck_assert_int_ne(fcntl(fd, F_GETFD), -1);
+	segment_drop(segment);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+	segment_drop(NULL);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_scan_counts_what_is_valid)
+{
+	size_t sizes[] = { 1, 100, 1000000, 3, 1 << 20, 2000000, 8 }, position = 0;
+	int count = sizeof(sizes) / sizeof(sizes[0]);
+	struct scan scan;
+	struct index index;
+	int fd = new_file();
+
+	index_init(&index, 1);
+	for (int i = 0; i < count; i++) {
+		size_t bytes;
+		uint8_t *record = logkit_batch(formats[_i], i, 1, sizes[i], &bytes);
+
+		ck_assert_int_eq(segment_write(fd, record, bytes, (int64_t)position), 0);
+		position += bytes;
+		free(record);
+		ck_assert_int_eq(scan_records(fd, formats[_i], 0, (int64_t)position, NULL, &scan), 0);
+		ck_assert_int_eq(scan.records, i + 1);
+		ck_assert_int_eq(scan.position, position);
+		ck_assert_int_eq(scan.verdict, RECORD_END);
+		ck_assert_int_eq(scan_records(fd, formats[_i], 0, (int64_t)position - 1, NULL, &scan), 0);
+		ck_assert_int_eq(scan.records, i);
+		ck_assert_int_eq(scan.verdict, RECORD_INCOMPLETE);
+		ck_assert_int_eq(scan.verdict_end, position - 1);
+	}
+	/* The file is shorter than it was said to be. */
+	ck_assert_int_eq(scan_records(fd, formats[_i], 40, (int64_t)position + 5000000, &index, &scan), 0);
+	ck_assert_int_eq(scan.records, count);
+	ck_assert_uint_eq(index.count, (size_t)count);
+	ck_assert_int_eq(index.marks[count - 1].offset, 40 + count - 1);
+	ck_assert_int_eq(scan_content_end(fd, 0, (int64_t)position + 100), position);
+	index_free(&index);
+	close(fd);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(the_content_ends_behind_the_last_byte_that_is_not_zero)
+{
+	int64_t places[] = { 0, 1, 4095, (1 << 20) - 1, 1 << 20, 2500000 };
+	int fd = new_file();
+
+	ck_assert_int_eq(segment_truncate(fd, 3000000), 0);
+	ck_assert_int_eq(scan_content_end(fd, 0, 3000000), 0);
+	ck_assert_int_eq(scan_content_end(fd, 500, 3000000), 500);
+	for (int i = 0; i < 6; i++) {
+		ck_assert_int_eq(segment_write(fd, "\1", 1, places[i]), 0);
+		ck_assert_int_eq(scan_content_end(fd, 0, 3000000), places[i] + 1);
+		ck_assert_int_eq(scan_content_end(fd, places[i] + 1, 3000000), places[i] + 1);
+	}
+	close(fd);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_record_is_found_behind_a_wrong_length)
+{
+	size_t bytes;
+	uint8_t *batch = logkit_batch(RECORD_CRC32C, 0, 2, 500, &bytes);
+	bool holds;
+	int fd = new_file();
+
+	ck_assert_int_eq(segment_write(fd, batch, bytes, 0), 0);
+	ck_assert_int_eq(scan_holds_record(fd, 0, (int64_t)bytes, &holds), 0);
+	ck_assert(holds);
+	/* Its own beginning does not count, and a piece of one is none. */
+	ck_assert_int_eq(scan_holds_record(fd, 508, (int64_t)bytes, &holds), 0);
+	ck_assert(!holds);
+	ck_assert_int_eq(scan_holds_record(fd, 0, (int64_t)bytes - 1, &holds), 0);
+	ck_assert(!holds);
+	close(fd);
+	free(batch);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(looking_for_a_record_is_bounded)
+{
+	size_t size = 8000000;
+	uint8_t *bytes = malloc(size);
+	bool holds;
+	int fd = new_file();
+
+	/* Every fourth byte begins a length of a MiB that fits: to sum them all up would take hours. */
+	for (size_t i = 0; i < size; i++)
+		bytes[i] = i % 4 == 1 ? 0x10 : 0;
+	ck_assert_int_eq(segment_write(fd, bytes, size, 0), 0);
+	ck_assert_int_eq(scan_holds_record(fd, 0, (int64_t)size, &holds), 0);
+	ck_assert(holds);
+	close(fd);
+	free(bytes);
+	logkit_end(&kit);
+}
+END_TEST
+
+int
+main(void)
+{
+	Suite *suite = suite_create("segment");
+	TCase *tests = tcase_create("segment");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(tests, 60);
+	suite_add_tcase(suite, tests);
+	tcase_add_test(tests, index_marks_are_an_interval_apart);
+	tcase_add_loop_test(tests, whole_reads_and_writes, 0, 2);
+	tcase_add_test(tests, a_file_is_created_in_place_of_a_leftover);
+	tcase_add_loop_test(tests, a_walk_stops_at_its_limit_the_end_and_damage, 0, FORMATS);
+	tcase_add_test(tests, a_segment_is_closed_with_its_last_reference);
+	tcase_add_loop_test(tests, a_scan_counts_what_is_valid, 0, FORMATS);
+	tcase_add_test(tests, the_content_ends_behind_the_last_byte_that_is_not_zero);
+	tcase_add_test(tests, a_record_is_found_behind_a_wrong_length);
+	tcase_add_test(tests, looking_for_a_record_is_bounded);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

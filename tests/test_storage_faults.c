@@ -1,0 +1,278 @@
+/*
+ * Every system call of the storage fails once, or ends the process: opening and recovery here, and the life of a log
+ * cut off at each call. (Failures of single appends, barriers and rolls are in test_partition and test_roll.)
+ */
+#include <check.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/logkit.h"
+
+static struct logkit kit;
+
+/* ---- directories to recover ---- */
+
+static void
+segments_of(int records)
+{
+	logkit_open(&kit);
+	logkit_append(&kit, records, 100);
+	logkit_close(&kit);
+}
+
+/* Each leaves a closed log and returns where it must end once opened. */
+static int64_t
+nothing_there(void)
+{
+	return 0;
+}
+
+static int64_t
+all_is_well(void)
+{
+	segments_of(30);
+	return 30;
+}
+
+static int64_t
+torn_record(void)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	segments_of(30);
+	logkit_segment_path(&kit, 27, path);
+	logkit_truncate(path, logkit_file_bytes(path) - 30);
+	return 29;
+}
+
+static int64_t
+damage_and_leftovers(void)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	segments_of(35);
+	logkit_segment_path(&kit, 27, path);
+	if (kit.settings.record_format == RECORD_CRC32C)
+		logkit_flip(path, 3 * 108 + 40);
+	else
+		logkit_change(path, 3 * 104, "\xFF\xFF\xFF\xFF", 4);
+	logkit_file_path(&kit, "00000000000000000030.log.tmp", path);
+	logkit_write_file(path, "xyz", 3);
+	logkit_file_path(&kit, "00000000000000000027.cut.tmp", path);
+	logkit_write_file(path, "xyz", 3);
+	logkit_file_path(&kit, "00000000000000000027.cut", path);
+	logkit_write_file(path, "an older copy", 13);
+	return 30;
+}
+
+static int64_t
+empty_active(void)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	segments_of(27);
+	logkit_segment_path(&kit, 27, path);
+	logkit_write_file(path, "", 0);
+	return 27;
+}
+
+static int64_t
+a_single_torn_record(void)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	segments_of(10);
+	logkit_segment_path(&kit, 9, path);
+	logkit_truncate(path, 50);
+	return 9;
+}
+
+static int64_t (*const directories[])(void) = { nothing_there, all_is_well, torn_record, damage_and_leftovers,
+	empty_active, a_single_torn_record };
+enum { DIRECTORIES = sizeof(directories) / sizeof(directories[0]) };
+
+static void
+expect_recovered(int64_t end)
+{
+	ck_assert_int_eq(partition_log_end(kit.p), end);
+	logkit_expect(&kit, 0, end, 100);
+	ck_assert_int_eq(logkit_count_files(&kit, ".tmp"), 0);
+	/* Copied aside once, however often it was tried. */
+	ck_assert_int_le(logkit_count_files(&kit, ".cut.2"), 1);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut.3"), 0);
+	logkit_append(&kit, 1, 100);
+	logkit_reopen(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), end + 1);
+	logkit_expect(&kit, 0, end + 1, 100);
+}
+
+START_TEST(opening_with_any_call_failing)
+{
+	int errors[] = { EIO, ENOSPC, EINTR, LOGKIT_SHORT };
+
+	for (int e = 0; e < 4; e++)
+		for (int at = 1;; at++) {
+			int64_t end;
+			bool hit;
+			int fds;
+
+			logkit_begin(&kit, _i % 2, 1000);
+			end = directories[_i / 2]();
+			fds = logkit_open_descriptors();
+			logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = errors[e] });
+			partition_open(kit.data_fd, "t-0", &kit.settings, -1, &kit.opened);
+			hit = logkit_fault_hit();
+			logkit_clear_fault();
+			kit.p = kit.opened.partition;
+			ck_assert(kit.p != NULL || hit);
+			ck_assert((kit.p == NULL) == (kit.opened.why[0] != '\0'));
+			/* A left-over that could not be removed is left over. */
+			logkit_reopen(&kit);
+			expect_recovered(end);
+			logkit_close(&kit);
+			ck_assert_int_eq(logkit_open_descriptors(), fds);
+			logkit_end(&kit);
+			if (!hit)
+				break;
+		}
+}
+END_TEST
+
+/* A disk that has gone for good while the log is opened: refused, and everything is there when it is back. */
+START_TEST(opening_with_all_calls_failing_from_one_on)
+{
+	for (int at = 1;; at++) {
+		int64_t end;
+		bool hit;
+		int fds;
+
+		logkit_begin(&kit, _i % 2, 1000);
+		end = directories[_i / 2]();
+		fds = logkit_open_descriptors();
+		logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = EIO, .sticky = true });
+		partition_open(kit.data_fd, "t-0", &kit.settings, -1, &kit.opened);
+		hit = logkit_fault_hit();
+		logkit_clear_fault();
+		ck_assert((kit.opened.partition == NULL) == hit);
+		partition_close(kit.opened.partition);
+		ck_assert_int_eq(logkit_open_descriptors(), fds);
+		logkit_open(&kit);
+		expect_recovered(end);
+		logkit_end(&kit);
+		if (!hit)
+			break;
+	}
+}
+END_TEST
+
+/* ---- crashes ---- */
+
+/* What the child has been told: shared with it. */
+struct progress {
+	int64_t begun;	/* offset behind the last append that was tried */
+	int64_t done;	/* behind the last one that succeeded */
+};
+
+static struct progress *progress;
+
+static void
+append_and_tell(int count)
+{
+	progress->begun = partition_log_end(kit.p) + count;
+	ck_assert_int_eq(logkit_try_append(&kit, count, 100), 0);
+	progress->done = partition_log_end(kit.p);
+}
+
+/* A life: recovery, appends, rolls, batches larger than a segment onto a full and an empty one, a barrier. */
+static void
+live(void)
+{
+	logkit_open(&kit);
+	progress->done = partition_log_end(kit.p);
+	append_and_tell(3);
+	append_and_tell(8);
+	append_and_tell(25);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	append_and_tell(2);
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	append_and_tell(25);
+	append_and_tell(1);
+}
+
+static int
+die_at(int at)
+{
+	int status;
+	pid_t child = fork();
+
+	ck_assert_int_ne(child, -1);
+	if (child == 0) {
+		logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = LOGKIT_EXIT });
+		live();
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+START_TEST(a_crash_at_any_call)
+{
+	progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(progress, MAP_FAILED);
+	for (int at = 1;; at++) {
+		int64_t end;
+		int status;
+
+		logkit_begin(&kit, _i % 2, 1000);
+		*progress = (struct progress){ 0 };
+		progress->begun = progress->done = directories[_i / 2]();
+		status = die_at(at);
+		ck_assert(status == 77 || status == 0);
+		/* What was acknowledged is there, and what is there was handed over. */
+		kit.published_end = progress->done;
+		logkit_open(&kit);
+		end = partition_log_end(kit.p);
+		ck_assert_int_ge(end, progress->done);
+		ck_assert_int_le(end, progress->begun);
+		ck_assert_int_eq(partition_durable_end(kit.p), end);
+		logkit_expect(&kit, 0, end, 100);
+		ck_assert_int_eq(logkit_count_files(&kit, ".tmp"), 0);
+		ck_assert_int_eq(logkit_count_files(&kit, ".cut.3"), 0);
+		logkit_append(&kit, 12, 100);
+		logkit_reopen(&kit);
+		ck_assert_int_eq(partition_log_end(kit.p), end + 12);
+		logkit_expect(&kit, 0, end + 12, 100);
+		logkit_end(&kit);
+		if (status == 0)
+			break;
+	}
+	munmap(progress, sizeof(*progress));
+}
+END_TEST
+
+int
+main(void)
+{
+	Suite *suite = suite_create("storage faults");
+	TCase *tests = tcase_create("faults");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(tests, 120);
+	suite_add_tcase(suite, tests);
+	tcase_add_loop_test(tests, opening_with_any_call_failing, 0, 2 * DIRECTORIES);
+	tcase_add_loop_test(tests, opening_with_all_calls_failing_from_one_on, 0, 2 * DIRECTORIES);
+	tcase_add_loop_test(tests, a_crash_at_any_call, 0, 2 * DIRECTORIES);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,1250 @@
+/*
+ * A really started logsupervisor with a worker that misbehaves as told (fake_worker.c): who is restarted when, what a
+ * malformed message does, where connections go, what happens when descriptors are short, how it starts and stops.
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <grp.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "broker.h"
+#include "wire.h"
+
+enum { SOON_MS = 20000 };
+
+static char programs[64];	/* a copy of logsupervisor, and fake_worker as logworker */
+static char fake_dir[BROKER_PATH_BYTES + 16], fake_script[128];
+static const char *const fake_environment[] = { fake_dir, fake_script, NULL };
+
+/* ---- helpers ---- */
+
+static void
+copy_program(const char *from, const char *name)
+{
+	char source[BROKER_PATH_BYTES], target[BROKER_PATH_BYTES], command[3 * BROKER_PATH_BYTES];
+
+	broker_build_path(from, source, sizeof(source));
+	snprintf(target, sizeof(target), "%s/%s", programs, name);
+	snprintf(command, sizeof(command), "cp '%s' '%s'", source, target);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void
+install_programs(void)
+{
+	strcpy(programs, "/tmp/lb-fake-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(programs));
+	chmod(programs, 0755);
+	copy_program("logsupervisor", "logsupervisor");
+	copy_program(getenv("LOGBROKER_BUILD") != NULL ? "tests/fake_worker" : "fake_worker", "logworker");
+	setenv("LOGBROKER_BUILD", programs, 1);
+}
+
+static int
+remove_entry(const char *path, const struct stat *st, int type, struct FTW *place)
+{
+	(void)st;
+	(void)type;
+	(void)place;
+	return remove(path);
+}
+
+static void
+remove_programs(void)
+{
+	nftw(programs, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* What each start of a worker does, see fake_worker.c. The broker must be prepared. */
+static void
+set_script(struct broker *broker, const char *script)
+{
+	snprintf(fake_dir, sizeof(fake_dir), "FAKE_DIR=%s", broker->directory);
+	snprintf(fake_script, sizeof(fake_script), "FAKE_SCRIPT=%s", script);
+}
+
+static void
+launch(struct broker *broker, const struct broker_config *from, const char *script)
+{
+	struct broker_config config = *from;
+
+	config.environment = fake_environment;
+	broker_prepare(broker, &config);
+	broker->workers_may_die = true;
+	set_script(broker, script);
+	broker_launch(broker);
+}
+
+static void
+start(struct broker *broker, const struct broker_config *config, const char *script)
+{
+	launch(broker, config, script);
+	broker_wait_ready(broker);
+	broker->workers_may_die = true;
+}
+
+static void
+stop(struct broker *broker)
+{
+	broker_stop(broker);
+	broker_end(broker);
+}
+
+static int
+connect_to(const struct broker *broker)
+{
+	int fd = wire_connect_tcp(broker->port);
+
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+static void
+send_text(int fd, const char *text)
+{
+	ck_assert_int_eq(wire_send(fd, text, strlen(text)), 0);
+}
+
+/* The answer to 'i'. */
+static void
+read_identity(int fd, int *number, pid_t *pid)
+{
+	char line[64];
+	size_t length = 0;
+
+	do {
+		ck_assert_int_eq(wire_receive(fd, line + length, 1, SOON_MS), 1);
+		length++;
+	} while (line[length - 1] != '\n' && length < sizeof(line) - 1);
+	line[length] = '\0';
+	ck_assert_int_eq(sscanf(line, "%d %d", number, pid), 2);
+}
+
+static int
+who_serves(int fd, const char *commands, pid_t *pid)
+{
+	pid_t ignored;
+	int number;
+
+	send_text(fd, commands);
+	read_identity(fd, &number, pid != NULL ? pid : &ignored);
+	return number;
+}
+
+static bool
+metric_becomes(struct broker *broker, const char *name, const char *labels, double value)
+{
+	return broker_wait_metric(broker, name, labels, value, SOON_MS);
+}
+
+static const struct broker_config two_workers = { .topics = "t = 4\n" };
+static const struct broker_config one_worker = { .workers = 1 };
+
+/* ---- connections ---- */
+
+START_TEST(D01_connections_go_where_they_are_sent)
+{
+	struct broker broker;
+	int fd;
+
+	start(&broker, &two_workers, "serve");
+	fd = connect_to(&broker);
+	for (int i = 0; i < 200; i++) {
+		ck_assert_int_eq(who_serves(fd, "g0i", NULL), 0);
+		ck_assert_int_eq(who_serves(fd, "g1i", NULL), 1);
+		ck_assert_int_eq(who_serves(fd, "m0i", NULL), 0);
+		ck_assert_int_eq(who_serves(fd, "m1i", NULL), 1);
+		ck_assert_int_eq(who_serves(fd, "m1g0m1g1m0i", NULL), 0);
+	}
+	close(fd);
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 0));
+	stop(&broker);
+}
+END_TEST
+
+START_TEST(fresh_connections_go_round)
+{
+	struct broker broker;
+	int counts[2] = { 0, 0 };
+	int fds[20];
+
+	start(&broker, &two_workers, "serve");
+	for (int i = 0; i < 20; i++) {
+		fds[i] = i % 2 == 0 ? connect_to(&broker) : wire_connect_unix(broker.unix_path);
+		ck_assert_int_ge(fds[i], 0);
+		counts[who_serves(fds[i], "i", NULL)]++;
+	}
+	ck_assert_int_eq(counts[0], 10);
+	ck_assert_int_eq(counts[1], 10);
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 20));
+	for (int i = 0; i < 20; i++)
+		close(fds[i]);
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 0));
+	stop(&broker);
+}
+END_TEST
+
+/* One worker is slow to come back (it does not finish opening): what is for it waits, and the client notices nothing. */
+START_TEST(a_connection_waits_for_its_worker)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+	pid_t first, second;
+	int fd, killer;
+
+	start(&broker, &config, "serve serve exit exit serve");
+	fd = connect_to(&broker);
+	killer = connect_to(&broker);
+	who_serves(killer, "g1i", &first);
+	who_serves(fd, "g0i", NULL);
+	send_text(killer, "k");
+	ck_assert(wire_ended(killer, SOON_MS));
+	ck_assert_int_eq(who_serves(fd, "g1i", &second), 1);
+	ck_assert_int_ne(first, second);
+	ck_assert_int_eq(who_serves(fd, "m0m1i", NULL), 1);
+	close(fd);
+	close(killer);
+	stop(&broker);
+}
+END_TEST
+
+/* What a worker gives back with its last breath is not lost with it. */
+START_TEST(given_back_and_dead_at_once)
+{
+	struct broker broker;
+	pid_t before, after;
+	int fd;
+
+	start(&broker, &two_workers, "serve");
+	fd = connect_to(&broker);
+	for (int i = 0; i < 10; i++) {
+		ck_assert_int_eq(who_serves(fd, "g0i", &before), 0);
+		ck_assert_int_eq(who_serves(fd, "h1i", NULL), 1);
+		ck_assert_int_eq(who_serves(fd, "g0i", &after), 0);
+		ck_assert_int_ne(before, after);
+	}
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+/* What it was sent and has not even received does not die with it. */
+START_TEST(sent_to_a_worker_that_never_received_it)
+{
+	enum { COUNT = 300 };
+	struct broker broker;
+	pid_t frozen, pid;
+	int fds[COUNT], holder, number;
+
+	start(&broker, &two_workers, "serve");
+	holder = connect_to(&broker);
+	who_serves(holder, "g1i", &frozen);
+	broker_freeze(frozen);
+	for (int i = 0; i < COUNT; i++) {
+		fds[i] = connect_to(&broker);
+		send_text(fds[i], i % 2 == 0 ? "g1i" : "m1i");
+	}
+	/* Those that went to worker 0 first have gone on; the others are fresh and may go to anyone. */
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, COUNT + 1));
+	kill(frozen, SIGKILL);
+	for (int i = 0; i < COUNT; i++) {
+		read_identity(fds[i], &number, &pid);
+		ck_assert_int_eq(number, 1);
+		ck_assert_int_ne(pid, frozen);
+		close(fds[i]);
+	}
+	ck_assert(wire_ended(holder, SOON_MS));	/* that one lived in it */
+	close(holder);
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 0));
+	stop(&broker);
+}
+END_TEST
+
+START_TEST(parked_at_most_request_timeout)
+{
+	struct broker broker;
+	struct broker_config config = one_worker;
+	int64_t start_ms;
+	int fd, other;
+
+	config.broker = "request_timeout = 700ms\n";
+	start(&broker, &config, "serve exit");
+	fd = connect_to(&broker);
+	start_ms = wire_now_ms();
+	send_text(fd, "ih0i");
+	ck_assert_int_eq(wire_receive(fd, (char[64]){ 0 }, 63, SOON_MS) > 0, 1);
+	other = connect_to(&broker);	/* a fresh one waits no longer */
+	ck_assert(wire_ended(fd, SOON_MS));
+	ck_assert_int_ge(wire_now_ms() - start_ms, 700);
+	ck_assert(wire_ended(other, SOON_MS));
+	ck_assert(metric_becomes(&broker, "logbroker_connections_dropped_total", "reason=\"worker_away\"", 2));
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 0));
+	close(fd);
+	close(other);
+	stop(&broker);
+}
+END_TEST
+
+START_TEST(parked_and_reset_is_dropped_at_once)
+{
+	struct broker_config config = one_worker;
+	struct broker broker;
+	int fd;
+
+	config.broker = "request_timeout = 1h\n";
+	start(&broker, &config, "serve exit");
+	fd = connect_to(&broker);
+	send_text(fd, "h0i");
+	ck_assert(metric_becomes(&broker, "logbroker_connections_parked", NULL, 1));
+	wire_close_reset(fd);
+	ck_assert(metric_becomes(&broker, "logbroker_connections_parked", NULL, 0));
+	ck_assert(metric_becomes(&broker, "logbroker_connections_dropped_total", "reason=\"peer_gone\"", 1));
+	stop(&broker);
+}
+END_TEST
+
+START_TEST(parked_and_half_closed_is_served)
+{
+	struct broker_config config = one_worker;
+	struct broker broker;
+	int64_t cpu_ms;
+	pid_t pid;
+	int number, fd, fresh;
+
+	/* Down for 100 + 200 + 400 + 800 ms. */
+	start(&broker, &config, "serve exit exit exit exit serve");
+	fd = connect_to(&broker);
+	send_text(fd, "h0ii");
+	ck_assert(metric_becomes(&broker, "logbroker_connections_parked", NULL, 1));
+	send_text(fd, "iii");	/* more data wakes nobody either */
+	ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
+	fresh = wire_connect_unix(broker.unix_path);
+	send_text(fresh, "i");
+	ck_assert_int_eq(shutdown(fresh, SHUT_WR), 0);
+	cpu_ms = broker_cpu_ms(broker.pid);
+	for (int i = 0; i < 5; i++)
+		read_identity(fd, &number, &pid);
+	ck_assert(wire_ended_orderly(fd, SOON_MS));
+	read_identity(fresh, &number, &pid);
+	ck_assert(wire_ended_orderly(fresh, SOON_MS));
+	ck_assert_int_lt(broker_cpu_ms(broker.pid) - cpu_ms, 200);
+	close(fd);
+	close(fresh);
+	stop(&broker);
+}
+END_TEST
+
+START_TEST(max_connections_and_one_more)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+	int fds[8], extra;
+
+	config.broker = "max_connections = 8\n";
+	start(&broker, &config, "serve");
+	for (int i = 0; i < 8; i++) {
+		fds[i] = connect_to(&broker);
+		who_serves(fds[i], "g1i", NULL);
+	}
+	extra = connect_to(&broker);
+	ck_assert(wire_ended(extra, SOON_MS));
+	close(extra);
+	ck_assert(metric_becomes(&broker, "logbroker_connections_refused_total", NULL, 1));
+	for (int i = 0; i < 8; i++)
+		who_serves(fds[i], "g0i", NULL);
+	close(fds[3]);
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 7));
+	fds[3] = connect_to(&broker);
+	who_serves(fds[3], "i", NULL);
+	for (int i = 0; i < 8; i++)
+		close(fds[i]);
+	stop(&broker);
+}
+END_TEST
+
+/* ---- workers that break the rules ---- */
+
+static const char bad_messages[] = "usgniIdteExzkfhSpl";
+
+START_TEST(a_malformed_message_costs_the_sender_only)
+{
+	struct broker broker;
+	char bad[8] = { 'b', bad_messages[_i], '\0' };
+	pid_t before, other_before, after, other;
+	int fd, neighbour;
+
+	start(&broker, &two_workers, "serve");
+	fd = connect_to(&broker);
+	neighbour = connect_to(&broker);
+	ck_assert_int_eq(who_serves(fd, "g0i", &before), 0);
+	ck_assert_int_eq(who_serves(neighbour, "g1i", &other_before), 1);
+	send_text(fd, bad);
+	ck_assert(wire_ended(fd, SOON_MS));
+	close(fd);
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", "worker=\"0\",reason=\"protocol\"", 1));
+	ck_assert(broker_wait_log(&broker, "; killing it", SOON_MS));
+	ck_assert_int_eq(who_serves(neighbour, "i", &other), 1);
+	ck_assert_int_eq(other, other_before);
+	ck_assert_int_eq(who_serves(neighbour, "g0i", &after), 0);
+	ck_assert_int_ne(after, before);
+	close(neighbour);
+	stop(&broker);
+}
+END_TEST
+
+static const struct {
+	const char *mode, *reason, *said;
+} bad_starts[] = {
+	{ "version", "handshake", "another version" },
+	{ "board", "handshake", "another version" },
+	{ "badhello", "protocol", "malformed HELLO" },
+	{ "early", "protocol", "SERVING" },
+	{ "counts", "protocol", "another number of partitions" },
+	{ "exit", "exited", "exited (status 1) before it served" },
+	{ "kill", "killed", "died (signal 9) before it served" },
+	{ "dieopening", "exited", "exited (status 4) before it served" },
+	{ "silent", "handshake", "has not said HELLO within 10 s" },
+};
+
+/* Each way to fail at the start, once; the second try serves. */
+START_TEST(a_bad_start_is_tried_again)
+{
+	struct broker broker;
+	char script[64], labels[64];
+
+	snprintf(script, sizeof(script), "%s serve", bad_starts[_i].mode);
+	start(&broker, &one_worker, script);
+	ck_assert(broker_wait_log(&broker, bad_starts[_i].said, SOON_MS));
+	snprintf(labels, sizeof(labels), "reason=\"%s\"", bad_starts[_i].reason);
+	ck_assert(broker_metric(&broker, "logbroker_worker_restarts_total", labels) == 1);
+	ck_assert(broker_metric(&broker, "logbroker_worker_restarts_total", NULL) == 1);
+	ck_assert(broker_count_log(&broker, "ready: listen=") == 1);
+	stop(&broker);
+}
+END_TEST
+
+START_TEST(D05_a_worker_that_dies_at_every_start)
+{
+	struct broker broker;
+	int status;
+	char *body;
+
+	start(&broker, &one_worker, "exit");
+	ck_assert(broker_count_log(&broker, "3 times in a row: failing") == 1);
+	body = broker_http_get(&broker, "/healthz", &status);
+	ck_assert_int_eq(status, 503);
+	ck_assert_ptr_nonnull(strstr(body, "worker 0: failing, died "));
+	free(body);
+	body = broker_http_get(&broker, "/readyz", &status);
+	ck_assert_int_eq(status, 200);
+	free(body);
+	ck_assert(broker_metric(&broker, "logbroker_worker_up", "worker=\"0\"") == 0);
+	ck_assert(broker_count_log(&broker, "ready: listen=") == 1);
+	stop(&broker);
+}
+END_TEST
+
+/* It serves and dies, again and again: at once twenty times, then slower; and it does not say so without end. */
+START_TEST(at_once_twenty_times)
+{
+	struct broker broker;
+	int64_t start_ms;
+	int rounds = 0;
+
+	start(&broker, &one_worker, "serve");
+	start_ms = wire_now_ms();
+	while (broker_count_log(&broker, "too often") == 0) {
+		int fd = wire_connect_tcp(broker.port);
+
+		ck_assert_int_ge(fd, 0);
+		wire_send(fd, "k", 1);
+		ck_assert(wire_ended(fd, SOON_MS));
+		close(fd);
+		ck_assert_int_lt(++rounds, 100);
+	}
+	if (wire_now_ms() - start_ms < 9000)
+		ck_assert_int_eq(broker_count_log(&broker, ", restarting"), 20);
+	stop(&broker);
+}
+END_TEST
+
+START_TEST(a_worker_that_shuts_its_channel_down_is_killed)
+{
+	struct broker broker;
+	pid_t pid, next;
+	int fd;
+
+	start(&broker, &one_worker, "serve");
+	fd = connect_to(&broker);
+	who_serves(fd, "i", &pid);
+	send_text(fd, "c");
+	ck_assert(broker_wait_log(&broker, "has shut down its channel", SOON_MS));
+	ck_assert(broker_wait_gone(pid, SOON_MS));
+	close(fd);
+	fd = connect_to(&broker);
+	who_serves(fd, "i", &next);
+	ck_assert_int_ne(pid, next);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+/* ---- many deaths ---- */
+
+static int
+total(struct broker *broker)
+{
+	return (int)broker_metric(broker, "logbroker_worker_restarts_total", NULL);
+}
+
+static bool
+no_zombies(pid_t parent)
+{
+	char path[64], text[4096] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)parent, (int)parent);
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(file);
+	if (fgets(text, sizeof(text), file) == NULL)
+		text[0] = '\0';
+	fclose(file);
+	for (char *at = strtok(text, " "); at != NULL; at = strtok(NULL, " ")) {
+		char stat_path[64], line[256] = "";
+
+		snprintf(stat_path, sizeof(stat_path), "/proc/%s/stat", at);
+		file = fopen(stat_path, "r");
+		if (file == NULL)
+			continue;
+		if (fgets(line, sizeof(line), file) != NULL && strstr(line, ") Z ") != NULL) {
+			fclose(file);
+			return false;
+		}
+		fclose(file);
+	}
+	return true;
+}
+
+/* A death costs nothing that stays. */
+START_TEST(bug_H2_three_hundred_deaths_leak_nothing)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+	int descriptors = 0, rounds = 300;
+	long rss_kib = 0;
+
+	start(&broker, &config, "serve");
+	for (int i = 0; i < rounds; i++) {
+		pid_t pids[BROKER_WORKERS_MAX];
+		int before = total(&broker);
+
+		if (i == 20) {
+			descriptors = broker_fd_count(broker.pid);
+			rss_kib = broker_rss_kib(broker.pid);
+		}
+		if (broker_workers(&broker, pids, BROKER_WORKERS_MAX) > 0)
+			kill(pids[i % 2 == 0 ? 0 : 1], SIGKILL);
+		ck_assert(broker_wait_metric_least(&broker, "logbroker_worker_restarts_total", NULL, before + 1, SOON_MS));
+		ck_assert(broker_wait_metric(&broker, "logbroker_worker_up", NULL, 2, SOON_MS));
+	}
+	ck_assert_int_le(broker_fd_count(broker.pid), descriptors + 1);	/* an HTTP client more or less */
+	ck_assert_int_lt(broker_rss_kib(broker.pid), rss_kib + 2048);
+	ck_assert(no_zombies(broker.pid));
+	stop(&broker);
+}
+END_TEST
+
+START_TEST(bug_H3_all_killed_at_once)
+{
+	struct broker_config config = { .topics = "t = 8\n", .workers = 8 };
+	struct broker broker;
+
+	start(&broker, &config, "serve");
+	for (int i = 0; i < 10; i++) {
+		pid_t pids[BROKER_WORKERS_MAX];
+		int count;
+
+		ck_assert(metric_becomes(&broker, "logbroker_worker_up", NULL, 8));
+		count = broker_workers(&broker, pids, BROKER_WORKERS_MAX);
+		ck_assert_int_eq(count, 8);
+		/* While it cannot take the signals one by one. */
+		broker_freeze(broker.pid);
+		for (int k = 0; k < count; k++)
+			kill(pids[k], SIGKILL);
+		kill(broker.pid, SIGCONT);
+		ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", NULL, 8 * (i + 1)));
+	}
+	ck_assert(metric_becomes(&broker, "logbroker_worker_up", NULL, 8));
+	ck_assert(no_zombies(broker.pid));
+	stop(&broker);
+}
+END_TEST
+
+/* ---- descriptors are short ---- */
+
+static void
+limit_descriptors(pid_t pid, rlim_t soft, struct rlimit *before)
+{
+	struct rlimit limit;
+
+	ck_assert_int_eq(prlimit(pid, RLIMIT_NOFILE, NULL, before), 0);
+	limit = (struct rlimit){ soft, before->rlim_max };
+	ck_assert_int_eq(prlimit(pid, RLIMIT_NOFILE, &limit, NULL), 0);
+}
+
+/* The limit is lowered below what is open: nothing can be accepted, and connections still go from worker to worker. */
+START_TEST(D09_out_of_descriptors)
+{
+	struct broker broker;
+	struct rlimit before;
+	int64_t cpu_ms;
+	int fds[30], waiting[30];
+
+	start(&broker, &two_workers, "serve");
+	for (int i = 0; i < 30; i++) {
+		fds[i] = connect_to(&broker);
+		who_serves(fds[i], "i", NULL);
+	}
+	limit_descriptors(broker.pid, (rlim_t)_i, &before);
+	for (int i = 0; i < 30; i++) {
+		waiting[i] = connect_to(&broker);	/* by the kernel: it is in the listening socket's queue */
+		send_text(waiting[i], "i");
+	}
+	ck_assert(broker_wait_log(&broker, "cannot accept connections", SOON_MS));
+	cpu_ms = broker_cpu_ms(broker.pid);
+	for (int round = 0; round < 20; round++)
+		for (int i = 0; i < 30; i++)
+			ck_assert_int_eq(who_serves(fds[i], round % 2 == 0 ? "g1i" : "m0i", NULL), round % 2 == 0 ? 1 : 0);
+	ck_assert_int_lt(broker_cpu_ms(broker.pid) - cpu_ms, 2000);
+	ck_assert(wire_silent(waiting[0], 300));
+	ck_assert_int_eq(broker_count_log(&broker, "cannot accept connections"), 1);
+	ck_assert_int_eq(prlimit(broker.pid, RLIMIT_NOFILE, &before, NULL), 0);
+	for (int i = 0; i < 30; i++) {
+		pid_t pid;
+		int number;
+
+		read_identity(waiting[i], &number, &pid);
+		close(waiting[i]);
+		who_serves(fds[i], "i", NULL);
+		close(fds[i]);
+	}
+	ck_assert(broker_wait_metric_least(&broker, "logbroker_accept_pauses_total", NULL, 2, SOON_MS));
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 0));
+	stop(&broker);
+}
+END_TEST
+
+/* From here on as nobody, who must be able to make directories where all tests have theirs. */
+static void
+drop_privileges(void)
+{
+	struct broker unused;
+	char *slash;
+
+	if (geteuid() != 0)
+		return;
+	broker_prepare(&unused, NULL);
+	slash = strrchr(unused.directory, '/');
+	*slash = '\0';
+	ck_assert_int_eq(chmod(unused.directory, 01777), 0);
+	broker_end(&unused);
+	ck_assert_int_eq(setgroups(0, NULL), 0);
+	ck_assert_int_eq(setgid(65534), 0);
+	ck_assert_int_eq(setuid(65534), 0);
+}
+
+/*
+ * The kernel counts descriptors in flight per user, against the sender's limit, unless it is privileged: a worker that
+ * does not read its channel makes the next hand-over wait, by ETOOMANYREFS, and nothing is lost.
+ */
+START_TEST(too_many_descriptors_in_flight)
+{
+	enum { COUNT = 200 };
+	struct broker broker;
+	struct rlimit before;
+	pid_t frozen;
+	int fds[COUNT], holder;
+	int64_t cpu_ms;
+
+	drop_privileges();
+	start(&broker, &two_workers, "serve");
+	holder = connect_to(&broker);
+	who_serves(holder, "g1i", &frozen);
+	for (int i = 0; i < COUNT; i++) {
+		fds[i] = connect_to(&broker);
+		who_serves(fds[i], "g0i", NULL);
+	}
+	limit_descriptors(broker.pid, 60, &before);
+	broker_freeze(frozen);
+	for (int i = 0; i < COUNT; i++)
+		send_text(fds[i], "g1i");
+	/* It takes from worker 0 what it can hold, and worker 0 is still served. */
+	usleep(300 * 1000);
+	cpu_ms = broker_cpu_ms(broker.pid);
+	usleep(500 * 1000);
+	ck_assert_int_lt(broker_cpu_ms(broker.pid) - cpu_ms, 300);
+	kill(frozen, SIGCONT);
+	for (int i = 0; i < COUNT; i++) {
+		pid_t pid;
+		int number;
+
+		read_identity(fds[i], &number, &pid);
+		ck_assert_int_eq(number, 1);
+	}
+	ck_assert_int_eq(prlimit(broker.pid, RLIMIT_NOFILE, &before, NULL), 0);
+	for (int i = 0; i < COUNT; i++)
+		close(fds[i]);
+	close(holder);
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 0));
+	stop(&broker);
+}
+END_TEST
+
+/* ---- start and stop ---- */
+
+START_TEST(D07_stops_in_any_state)
+{
+	static const struct {
+		const char *script;
+		int fails_at_least;
+	} states[] = { { "serve", 0 }, { "silent", 0 }, { "opening", 0 }, { "exit", 1 } };
+	struct broker broker;
+	pid_t pids[BROKER_WORKERS_MAX];
+	int64_t start_ms;
+
+	launch(&broker, &one_worker, states[_i].script);
+	if (strcmp(states[_i].script, "serve") == 0 || strcmp(states[_i].script, "exit") == 0)
+		broker_wait_ready(&broker);
+	broker.pid = broker.child;
+	if (strcmp(states[_i].script, "exit") != 0)
+		while (broker_workers(&broker, pids, BROKER_WORKERS_MAX) == 0)
+			usleep(1000);
+	start_ms = wire_now_ms();
+	kill(broker.pid, SIGTERM);
+	ck_assert_int_eq(broker_wait_exit(&broker, SOON_MS), 0);
+	ck_assert_int_lt(wire_now_ms() - start_ms, 5000);
+	ck_assert_int_ne(access(broker.unix_path, F_OK), 0);
+	ck_assert_int_ne(access(broker.control_path, F_OK), 0);
+	broker_end(&broker);
+}
+END_TEST
+
+START_TEST(a_worker_that_does_not_stop)
+{
+	struct broker_config config = one_worker;
+	struct broker broker;
+	int64_t start_ms;
+
+	config.broker = "drain_timeout = 300ms\n";
+	start(&broker, &config, "stubborn");
+	start_ms = wire_now_ms();
+	kill(broker.pid, SIGTERM);
+	kill(broker.pid, SIGINT);
+	ck_assert_int_eq(broker_wait_exit(&broker, SOON_MS), 1);
+	ck_assert_int_ge(wire_now_ms() - start_ms, 5300);
+	ck_assert(broker_count_log(&broker, "has not stopped within drain_timeout") == 1);
+	broker_end(&broker);
+}
+END_TEST
+
+START_TEST(a_second_signal_changes_nothing)
+{
+	struct broker broker;
+
+	start(&broker, &two_workers, "serve");
+	kill(broker.pid, SIGINT);
+	kill(broker.pid, SIGTERM);
+	kill(broker.pid, SIGTERM);
+	ck_assert_int_eq(broker_wait_exit(&broker, SOON_MS), 0);
+	broker_end(&broker);
+}
+END_TEST
+
+START_TEST(a_hangup_is_ignored_with_a_line)
+{
+	struct broker broker;
+	int fd;
+
+	start(&broker, &two_workers, "serve");
+	fd = connect_to(&broker);
+	for (int i = 0; i < 50; i++)
+		kill(broker.pid, SIGHUP);
+	ck_assert(broker_wait_log(&broker, "not supported in this version", SOON_MS));
+	who_serves(fd, "i", NULL);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+/* Ignored and blocked signals of whoever has started it do not count. */
+START_TEST(inherited_signal_settings_are_reset)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+	pid_t pid;
+	int fd;
+
+	config.wrapper = "nohup";
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGCHLD, SIG_IGN);
+	launch(&broker, &config, "serve");
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGCHLD, SIG_DFL);
+	broker_wait_ready(&broker);
+	fd = connect_to(&broker);
+	who_serves(fd, "i", &pid);
+	kill(pid, SIGTERM);	/* a worker that has inherited "ignored" would live on */
+	ck_assert(broker_wait_gone(pid, SOON_MS));
+	close(fd);
+	ck_assert(metric_becomes(&broker, "logbroker_worker_up", NULL, 2));
+	stop(&broker);
+}
+END_TEST
+
+/* The link of a descriptor, "" when it is not open. */
+static void
+read_link(pid_t pid, int fd, char *link, size_t size)
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+	n = readlink(path, link, size - 1);
+	link[n > 0 ? n : 0] = '\0';
+}
+
+START_TEST(workers_have_their_descriptors_and_nothing_else)
+{
+	struct broker broker;
+	char link[BROKER_PATH_BYTES];
+	pid_t pid;
+	int http, fd;
+
+	start(&broker, &one_worker, "serve");
+	http = wire_connect_tcp(broker.http_port);
+	fd = connect_to(&broker);
+	send_text(fd, "k");	/* the next one starts while everything is open */
+	ck_assert(wire_ended(fd, SOON_MS));
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", NULL, 1));
+	ck_assert(metric_becomes(&broker, "logbroker_worker_up", NULL, 1));
+	ck_assert_int_eq(broker_workers(&broker, &pid, 1), 1);
+	ck_assert_int_eq(broker_fd_count(pid), 6);
+	read_link(pid, 0, link, sizeof(link));
+	ck_assert_str_eq(link, "/dev/null");
+	read_link(pid, 3, link, sizeof(link));
+	ck_assert_ptr_nonnull(strstr(link, "socket:"));
+	read_link(pid, 4, link, sizeof(link));
+	ck_assert_ptr_nonnull(strstr(link, "logbroker-board"));
+	read_link(pid, 5, link, sizeof(link));
+	ck_assert_ptr_nonnull(strstr(link, "/data/lock"));
+	close(http);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+START_TEST(bug_H11_a_second_supervisor)
+{
+	struct broker broker, second;
+	struct broker_config config = two_workers;
+	char text[64];
+	int64_t start_ms;
+	pid_t pid;
+	int fd;
+
+	start(&broker, &two_workers, "serve");
+	fd = connect_to(&broker);
+	who_serves(fd, "i", NULL);
+	config.data_dir = broker.data_dir;
+	config.environment = fake_environment;
+	memset(&second, 0, sizeof(second));
+	start_ms = wire_now_ms();
+	ck_assert_int_eq(broker_start_fails(&second, &config), 75);
+	ck_assert_int_lt(wire_now_ms() - start_ms, 2000);
+	snprintf(text, sizeof(text), "pid %d supervisor", (int)broker.pid);
+	ck_assert_int_eq(broker_count_log(&second, text), 1);
+	broker_end(&second);
+	who_serves(fd, "i", &pid);
+	close(fd);
+	stop(&broker);
+	/* Not stale after a kill. */
+	start(&broker, &two_workers, "serve");
+	config.data_dir = broker.data_dir;
+	broker_kill(&broker);
+	broker_end(&broker);
+	start(&second, &config, "serve");
+	stop(&second);
+}
+END_TEST
+
+START_TEST(an_address_that_is_taken_is_named)
+{
+	struct broker broker, second;
+	struct broker_config config = two_workers;
+	char lines[BROKER_PATH_BYTES + 32], text[64];
+
+	start(&broker, &two_workers, "serve");
+	snprintf(lines, sizeof(lines), "listen = 127.0.0.1:%d\n", broker.port);
+	config.broker = lines;
+	memset(&second, 0, sizeof(second));
+	ck_assert_int_eq(broker_start_fails(&second, &config), 1);
+	snprintf(text, sizeof(text), "cannot listen on 127.0.0.1:%d: Address already in use", broker.port);
+	ck_assert_int_eq(broker_count_log(&second, text), 1);
+	broker_end(&second);
+	snprintf(lines, sizeof(lines), "listen = unix:%s\n", broker.unix_path);
+	memset(&second, 0, sizeof(second));
+	ck_assert_int_eq(broker_start_fails(&second, &config), 1);
+	ck_assert_int_eq(broker_count_log(&second, "another program listens there"), 1);
+	broker_end(&second);
+	stop(&broker);
+}
+END_TEST
+
+static void
+make_stale_socket(const char *path)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert_uint_lt(strlen(path), sizeof(name.sun_path));
+	memcpy(name.sun_path, path, strlen(path) + 1);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+	close(fd);
+}
+
+START_TEST(a_stale_socket_file_is_replaced_and_nothing_else)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+	struct stat st;
+	FILE *file;
+	int fd;
+
+	config.environment = fake_environment;
+	broker_prepare(&broker, &config);
+	broker.workers_may_die = true;
+	set_script(&broker, "serve");
+	make_stale_socket(broker.unix_path);
+	make_stale_socket(broker.control_path);
+	broker_launch(&broker);
+	broker_wait_ready(&broker);
+	fd = wire_connect_unix(broker.unix_path);
+	who_serves(fd, "i", NULL);
+	close(fd);
+	ck_assert_int_eq(stat(broker.control_path, &st), 0);
+	ck_assert_int_eq(st.st_mode & 07777, 0660);
+	/* Not ours any more: it stays. */
+	ck_assert_int_eq(unlink(broker.unix_path), 0);
+	file = fopen(broker.unix_path, "w");
+	ck_assert_ptr_nonnull(file);
+	fclose(file);
+	broker_stop(&broker);
+	ck_assert_int_eq(access(broker.unix_path, F_OK), 0);
+	ck_assert_int_eq(broker_start_fails(&broker, NULL), 1);
+	ck_assert_int_eq(broker_count_log(&broker, "is not a socket"), 1);
+	ck_assert_int_eq(access(broker.unix_path, F_OK), 0);
+	broker_end(&broker);
+}
+END_TEST
+
+static int
+run_program(const char *arguments, char *output, size_t size)
+{
+	char command[1024];
+	FILE *pipe;
+	size_t n;
+	int status;
+
+	snprintf(command, sizeof(command), "%s/logsupervisor %s 2>&1", programs, arguments);
+	pipe = popen(command, "r");
+	ck_assert_ptr_nonnull(pipe);
+	n = fread(output, 1, size - 1, pipe);
+	output[n] = '\0';
+	status = pclose(pipe);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+START_TEST(the_command_line)
+{
+	struct broker broker;
+	char output[8192], arguments[BROKER_PATH_BYTES + 64];
+
+	ck_assert_int_eq(run_program("--version", output, sizeof(output)), 0);
+	ck_assert_ptr_nonnull(strstr(output, "logsupervisor (logbroker) "));
+	ck_assert_int_eq(run_program("-h", output, sizeof(output)), 0);
+	ck_assert_ptr_nonnull(strstr(output, "usage: "));
+	ck_assert_int_eq(run_program("--help", output, sizeof(output)), 0);
+	ck_assert_int_eq(run_program("", output, sizeof(output)), 64);
+	ck_assert_int_eq(run_program("-x", output, sizeof(output)), 64);
+	ck_assert_int_eq(run_program("-f a b", output, sizeof(output)), 64);
+	ck_assert_ptr_nonnull(strstr(output, "usage: "));
+	ck_assert_int_eq(run_program("-f /nonexistent/broker.ini", output, sizeof(output)), 78);
+	ck_assert_ptr_nonnull(strstr(output, "/nonexistent/broker.ini"));
+	broker_prepare(&broker, &two_workers);
+	snprintf(arguments, sizeof(arguments), "-t -f %s/broker.ini", broker.directory);
+	ck_assert_int_eq(run_program(arguments, output, sizeof(output)), 0);
+	ck_assert_ptr_nonnull(strstr(output, "configuration ok"));
+	ck_assert_int_ne(access(broker.data_dir, F_OK), 0);
+	ck_assert_int_ne(access(broker.unix_path, F_OK), 0);
+	snprintf(arguments, sizeof(arguments), "-T -f %s/broker.ini", broker.directory);
+	ck_assert_int_eq(run_program(arguments, output, sizeof(output)), 0);
+	ck_assert_ptr_nonnull(strstr(output, "request_timeout = "));
+	ck_assert_int_ne(access(broker.data_dir, F_OK), 0);
+	broker_end(&broker);
+}
+END_TEST
+
+START_TEST(pages_can_be_off)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+
+	config.broker = "http = off\ncontrol = off\n";
+	config.environment = fake_environment;
+	broker_prepare(&broker, &config);
+	set_script(&broker, "serve");
+	broker.workers_may_die = true;
+	broker_launch(&broker);
+	ck_assert(broker_wait_log(&broker, " http=off control=off workers=2 partitions=4 pid=", SOON_MS));
+	broker.pid = broker.child;
+	kill(broker.pid, SIGTERM);
+	ck_assert_int_eq(broker_wait_exit(&broker, SOON_MS), 0);
+	broker_end(&broker);
+}
+END_TEST
+
+/* What systemd does: sockets from descriptor 3 on, their number and our pid in the environment. */
+START_TEST(sockets_of_the_service_manager)
+{
+	struct broker broker;
+	struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t length = sizeof(name);
+	char config_path[BROKER_PATH_BYTES + 16], program[BROKER_PATH_BYTES], text[64], pid_text[32];
+	int sockets[2], ports[2], log[2], status, fd;
+	FILE *lines;
+	pid_t pid;
+
+	broker_prepare(&broker, &two_workers);
+	set_script(&broker, "serve");
+	snprintf(config_path, sizeof(config_path), "%s/broker.ini", broker.directory);
+	broker_build_path("logsupervisor", program, sizeof(program));
+	for (int i = 0; i < 2; i++) {
+		sockets[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		name.sin_port = 0;
+		ck_assert_int_eq(bind(sockets[i], (struct sockaddr *)&name, sizeof(name)), 0);
+		ck_assert_int_eq(listen(sockets[i], 10), 0);
+		ck_assert_int_eq(getsockname(sockets[i], (struct sockaddr *)&name, &length), 0);
+		ports[i] = ntohs(name.sin_port);
+	}
+	ck_assert_int_eq(pipe2(log, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		int moved[2] = { fcntl(sockets[0], F_DUPFD, 100), fcntl(sockets[1], F_DUPFD, 100) };
+
+		dup2(log[1], 2);
+		dup2(moved[0], 3);
+		dup2(moved[1], 4);
+		snprintf(pid_text, sizeof(pid_text), "%d", (int)getpid());
+		setenv("LISTEN_PID", pid_text, 1);
+		setenv("LISTEN_FDS", "2", 1);
+		setenv("LISTEN_FDNAMES", "logbroker.socket:http", 1);
+		setenv("NOTIFY_SOCKET", "/nowhere", 1);
+		putenv(fake_dir);
+		putenv(fake_script);
+		execl(program, "logsupervisor", "-f", config_path, NULL);
+		_exit(127);
+	}
+	close(log[1]);
+	lines = fdopen(log[0], "r");
+	snprintf(text, sizeof(text), "ready: listen=127.0.0.1:%d http=127.0.0.1:%d control=", ports[0], ports[1]);
+	for (;;) {
+		char line[1024];
+
+		ck_assert_ptr_nonnull(fgets(line, sizeof(line), lines));
+		if (strstr(line, text) != NULL)
+			break;
+	}
+	fd = wire_connect_tcp(ports[0]);
+	who_serves(fd, "i", &broker.workers[0]);
+	/* None of it is any worker's business. */
+	snprintf(text, sizeof(text), "grep -qzE '^(LISTEN_|NOTIFY_)' /proc/%d/environ", (int)broker.workers[0]);
+	ck_assert_int_ne(system(text), 0);
+	snprintf(text, sizeof(text), "grep -qzE '^FAKE_DIR' /proc/%d/environ", (int)broker.workers[0]);
+	ck_assert_int_eq(system(text), 0);
+	close(fd);
+	broker.http_port = ports[1];
+	free(broker_http_get(&broker, "/readyz", &status));
+	ck_assert_int_eq(status, 200);
+	kill(pid, SIGTERM);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	fclose(lines);
+	broker_end(&broker);
+}
+END_TEST
+
+/* ---- HTTP ---- */
+
+static long
+http_raw(int port, const char *request, char *answer, size_t size)
+{
+	int fd = wire_connect_tcp(port);
+	size_t used = 0;
+	long n;
+
+	ck_assert_int_ge(fd, 0);
+	send_text(fd, request);
+	while (used < size - 1 && (n = wire_receive(fd, answer + used, size - 1 - used, SOON_MS)) > 0)
+		used += (size_t)n;
+	answer[used] = '\0';
+	close(fd);
+	return (long)used;
+}
+
+START_TEST(http_answers_what_it_should)
+{
+	static const struct {
+		const char *request, *answer;
+	} cases[] = {
+		{ "GET /healthz HTTP/1.0\r\n\r\n", " 200 OK\r\n" },
+		{ "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "\r\n\r\nok\n" },
+		{ "GET http://x/readyz HTTP/1.1\r\nHost: x\r\n\r\n", "\r\n\r\nready\n" },
+		{ "GET /metrics?x=y HTTP/1.1\r\nHost: x\r\n\r\n", "logbroker_ready 1\n" },
+		{ "GET / HTTP/1.1\r\nHost: x\r\n\r\n", " 404 " },
+		{ "GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", " 404 " },
+		{ "GET /metrics%00 HTTP/1.1\r\nHost: x\r\n\r\n", " 404 " },
+		{ "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", " 405 " },
+		{ "DELETE /healthz HTTP/1.1\r\nHost: x\r\n\r\n", " 405 " },
+		{ "OPTIONS /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "Allow: GET, HEAD\r\n" },
+		{ "BREW /healthz HTTP/1.1\r\nHost: x\r\n\r\n", " 501 " },
+	};
+	struct broker broker;
+	static char answer[256 * 1024];
+	char *large = malloc(1 << 20);
+
+	start(&broker, &two_workers, "serve");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		http_raw(broker.http_port, cases[i].request, answer, sizeof(answer));
+		ck_assert_msg(strstr(answer, cases[i].answer) != NULL, "%s: %s", cases[i].request, answer);
+	}
+	http_raw(broker.http_port, "HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n", answer, sizeof(answer));
+	ck_assert_ptr_nonnull(strstr(answer, "Content-Length: 3\r\n"));
+	ck_assert_str_eq(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
+	/* A header or a body without end is cut off, and harms nobody. */
+	memset(large, 'x', (1 << 20) - 1);
+	large[(1 << 20) - 1] = '\0';
+	memcpy(large, "GET /", 5);
+	{
+		int fd = wire_connect_tcp(broker.http_port);
+
+		wire_send(fd, large, strlen(large));
+		close(fd);
+	}
+	http_raw(broker.http_port, "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n", answer, sizeof(answer));
+	http_raw(broker.http_port, cases[0].request, answer, sizeof(answer));
+	ck_assert_ptr_nonnull(strstr(answer, " 200 OK\r\n"));
+	free(large);
+	stop(&broker);
+}
+END_TEST
+
+/* Clients that say nothing, half a request, or never read take places, and lose them to others soon. */
+START_TEST(http_is_not_taken_hostage)
+{
+	enum { HOSTILE = 100 };
+	struct broker broker;
+	int fds[HOSTILE], client, status;
+	int64_t start_ms, cpu_ms;
+	char *body;
+
+	start(&broker, &two_workers, "serve");
+	for (int i = 0; i < HOSTILE; i++) {
+		fds[i] = wire_connect_tcp(broker.http_port);
+		ck_assert_int_ge(fds[i], 0);
+		if (i % 3 == 1)
+			send_text(fds[i], "GET /metr");
+		else if (i % 3 == 2)
+			send_text(fds[i], "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+	}
+	client = connect_to(&broker);
+	start_ms = wire_now_ms();
+	cpu_ms = broker_cpu_ms(broker.pid);
+	for (int i = 0; i < 1000; i++)
+		who_serves(client, i % 2 == 0 ? "g0i" : "g1i", NULL);
+	ck_assert_int_lt(wire_now_ms() - start_ms, 10000);
+	/* Behind them in the queue, and served before the first of them has had its whole time. */
+	do
+		body = broker_http_get(&broker, "/readyz", &status);
+	while (body == NULL && wire_now_ms() - start_ms < 2 * SOON_MS);
+	ck_assert_ptr_nonnull(body);
+	free(body);
+	ck_assert_int_lt(broker_fd_count_of(broker.pid, "socket:"), 40);
+	ck_assert_int_lt(broker_cpu_ms(broker.pid) - cpu_ms, 3000);
+	for (int i = 0; i < HOSTILE; i++)
+		close(fds[i]);
+	close(client);
+	stop(&broker);
+}
+END_TEST
+
+static Suite *
+make_suite(void)
+{
+	Suite *suite = suite_create("supervisor");
+	TCase *tcase = tcase_create("supervisor");
+
+	tcase_add_unchecked_fixture(tcase, install_programs, remove_programs);
+	tcase_set_timeout(tcase, 120);
+	tcase_add_test(tcase, D01_connections_go_where_they_are_sent);
+	tcase_add_test(tcase, fresh_connections_go_round);
+	tcase_add_test(tcase, a_connection_waits_for_its_worker);
+	tcase_add_test(tcase, given_back_and_dead_at_once);
+	tcase_add_test(tcase, sent_to_a_worker_that_never_received_it);
+	tcase_add_test(tcase, parked_at_most_request_timeout);
+	tcase_add_test(tcase, parked_and_reset_is_dropped_at_once);
+	tcase_add_test(tcase, parked_and_half_closed_is_served);
+	tcase_add_test(tcase, max_connections_and_one_more);
+	tcase_add_loop_test(tcase, a_malformed_message_costs_the_sender_only, 0, (int)sizeof(bad_messages) - 1);
+	tcase_add_loop_test(tcase, a_bad_start_is_tried_again, 0, (int)(sizeof(bad_starts) / sizeof(bad_starts[0])));
+	tcase_add_test(tcase, D05_a_worker_that_dies_at_every_start);
+	tcase_add_test(tcase, at_once_twenty_times);
+	tcase_add_test(tcase, a_worker_that_shuts_its_channel_down_is_killed);
+	tcase_add_test(tcase, bug_H2_three_hundred_deaths_leak_nothing);
+	tcase_add_test(tcase, bug_H3_all_killed_at_once);
+	tcase_add_loop_test(tcase, D09_out_of_descriptors, 20, 22);
+	tcase_add_test(tcase, too_many_descriptors_in_flight);
+	tcase_add_loop_test(tcase, D07_stops_in_any_state, 0, 4);
+	tcase_add_test(tcase, a_worker_that_does_not_stop);
+	tcase_add_test(tcase, a_second_signal_changes_nothing);
+	tcase_add_test(tcase, a_hangup_is_ignored_with_a_line);
+	tcase_add_test(tcase, inherited_signal_settings_are_reset);
+	tcase_add_test(tcase, workers_have_their_descriptors_and_nothing_else);
+	tcase_add_test(tcase, bug_H11_a_second_supervisor);
+	tcase_add_test(tcase, an_address_that_is_taken_is_named);
+	tcase_add_test(tcase, a_stale_socket_file_is_replaced_and_nothing_else);
+	tcase_add_test(tcase, the_command_line);
+	tcase_add_test(tcase, pages_can_be_off);
+	tcase_add_test(tcase, sockets_of_the_service_manager);
+	tcase_add_test(tcase, http_answers_what_it_should);
+	tcase_add_test(tcase, http_is_not_taken_hostage);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
+
+int
+main(void)
+{
+	return broker_main(make_suite());
+}

@@ -1,0 +1,24 @@
+/* FETCH: range check, place, slice; or into the hold until there is something to send. */
+#ifndef WORKER_FETCH_H
+#define WORKER_FETCH_H
+
+#include <stdbool.h>
+
+#include "common/board.h"
+#include "common/codec.h"
+#include "worker/lane.h"
+
+/*
+ * Nothing is owed on the connection. Returns false when the frame must be executed again later: its segment is being
+ * opened (the connection is scheduled then). Otherwise it has been answered, or is held.
+ */
+bool fetch_execute(struct conn *conn, struct lane *lane, const struct codec_request *request);
+
+/* Answers the readers for whom enough has been appended. */
+void fetch_wake_due(struct lane *lane);
+
+/* Answers all held readers of a partition, or one of them, with what is there now. */
+void fetch_wake_all(struct lane *lane, enum board_wakeup cause);
+void fetch_wake(struct hold *hold, enum board_wakeup cause);
+
+#endif

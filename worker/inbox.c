@@ -1,0 +1,209 @@
+#include "worker/inbox.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/message.h"
+#include "worker/conn.h"
+
+static void
+say(struct channel *channel, uint32_t type, const void *payload, size_t size)
+{
+	struct channel_message message = { .type = type, .size = size, .payload = payload };
+
+	if (channel_queue(channel, &message) != 0)
+		log_fatal(1, "no memory to talk to the supervisor");
+	channel_flush(channel);
+}
+
+_Noreturn static void
+broken(uint32_t type)
+{
+	log_fatal(1, "the supervisor sent a malformed or unexpected message (type %u): a bug; the worker exits", type);
+}
+
+/* Waits for a message of that type and size; during the handshake nothing else may come. */
+static void
+expect(struct channel *channel, uint32_t type, void *to, size_t size, struct channel_message *message)
+{
+	struct pollfd p = { .fd = channel_fd(channel), .events = POLLIN };
+
+	for (;;) {
+		switch (channel_receive(channel, message)) {
+		case CHANNEL_MESSAGE:
+			if (message->type != type || message->size != size)
+				broken(message->type);
+			memcpy(to, message->payload, size);
+			return;
+		case CHANNEL_NOTHING:
+			if (poll(&p, 1, -1) < 0 && errno != EINTR)
+				log_fatal(1, "poll: %s", strerror(errno));
+			break;
+		case CHANNEL_NO_ROOM:
+			log_fatal(1, "no free descriptors at the start of a worker: raise RLIMIT_NOFILE");
+		case CHANNEL_END:
+			log_fatal(1, "the supervisor has gone during the handshake");
+		case CHANNEL_MALFORMED:
+			broken(type);
+		}
+	}
+}
+
+static void
+expect_plain(struct channel *channel, uint32_t type, void *to, size_t size)
+{
+	struct channel_message message;
+
+	expect(channel, type, to, size, &message);
+	if (message.descriptor_count != 0)
+		broken(type);
+}
+
+static void
+apply_setup(struct worker *worker, struct message_setup *setup)
+{
+	char who[32];
+
+	setup->data_dir[sizeof(setup->data_dir) - 1] = '\0';
+	if (setup->group_count < 1 || setup->group_count > TOPICS_GROUPS_MAX || setup->worker < 0 ||
+	    setup->worker >= setup->group_count || setup->topic_count < 0)
+		broken(MESSAGE_SETUP);
+	snprintf(who, sizeof(who), "worker %d", setup->worker);
+	log_open(who, (enum log_level)setup->log_level);
+	worker->number = setup->worker;
+	worker->max_frame_bytes = setup->max_frame_bytes;
+	worker->buffer_bytes = setup->buffer_bytes;
+	worker->max_fetch_wait_ns = setup->max_fetch_wait_ms * CLOCK_NS_PER_MS;
+	worker->request_timeout_ns = setup->request_timeout_ms * CLOCK_NS_PER_MS;
+	worker->drain_timeout_ns = setup->drain_timeout_ms * CLOCK_NS_PER_MS;
+	worker->data_dir = strdup(setup->data_dir);
+	worker->boards = calloc((size_t)setup->group_count, sizeof(*worker->boards));
+	if (worker->data_dir == NULL || worker->boards == NULL || topics_init(&worker->topics, setup->group_count) != 0)
+		log_fatal(1, "no memory for the settings");
+}
+
+static void
+take_topic(struct channel *channel, struct worker *worker)
+{
+	struct message_topic message;
+	struct topic topic = { .name = "" };
+
+	expect_plain(channel, MESSAGE_TOPIC, &message, sizeof(message));
+	message.name[sizeof(message.name) - 1] = '\0';
+	if (strlen(message.name) >= sizeof(topic.name))
+		broken(MESSAGE_TOPIC);
+	strcpy(topic.name, message.name);
+	topic.partition_count = message.partition_count;
+	topic.first_group = message.first_group;
+	topic.spread = message.spread != 0;
+	topic.log = message.log;
+	if (topics_add(&worker->topics, &topic) != 0)
+		broken(MESSAGE_TOPIC);
+}
+
+/* The own board came with the process, to be written; the others' come here, to be read. */
+static void
+take_board(struct channel *channel, struct worker *worker, int32_t group)
+{
+	struct channel_message message;
+	struct message_board head;
+	bool own = group == worker->number;
+
+	expect(channel, MESSAGE_BOARD, &head, sizeof(head), &message);
+	if (head.group != group || message.descriptor_count != 1)
+		broken(MESSAGE_BOARD);
+	if (board_map(&worker->boards[group], own ? MESSAGE_BOARD_FD : message.descriptors[0],
+	    worker->topics.slot_counts[group], own) != 0)
+		log_fatal(1, "cannot map the board of group %d: %s", group, strerror(errno));
+	close(message.descriptors[0]);
+}
+
+void
+inbox_set_up(struct channel *channel, struct worker *worker)
+{
+	struct message_hello hello = { MESSAGE_VERSION, BOARD_VERSION };
+	struct message_setup setup;
+	struct message_start start;
+
+	say(channel, MESSAGE_HELLO, &hello, sizeof(hello));
+	expect_plain(channel, MESSAGE_SETUP, &setup, sizeof(setup));
+	apply_setup(worker, &setup);
+	for (int32_t i = 0; i < setup.topic_count; i++)
+		take_topic(channel, worker);
+	for (int32_t group = 0; group < setup.group_count; group++)
+		take_board(channel, worker, group);
+	worker->counters = worker->boards[worker->number].worker;
+	close(MESSAGE_BOARD_FD);
+	expect_plain(channel, MESSAGE_START, &start, sizeof(start));
+}
+
+/* The numbers must agree with one another and with what came along, before any of them is used. */
+static bool
+connection_valid(const struct message_connection *head, const struct channel_message *message)
+{
+	bool spilled = head->spilled_end > 0;
+
+	if (head->inline_bytes < 0 || head->inline_bytes > MESSAGE_INLINE_MAX_BYTES ||
+	    message->size != sizeof(*head) + (size_t)head->inline_bytes)
+		return false;
+	if (head->spilled_position < 0 || head->spilled_position > head->spilled_end ||
+	    (spilled && head->inline_bytes > 0))
+		return false;
+	return message->descriptor_count == (spilled ? 2 : 1);
+}
+
+static void
+take_connection(struct worker *worker, const struct channel_message *message)
+{
+	struct message_connection head;
+
+	if (message->size < sizeof(head))
+		broken(message->type);
+	memcpy(&head, message->payload, sizeof(head));
+	if (!connection_valid(&head, message))
+		broken(message->type);
+	conn_take(worker->conns, &head, (const uint8_t *)message->payload + sizeof(head), message->descriptors[0],
+	    message->descriptor_count == 2 ? message->descriptors[1] : -1);
+}
+
+enum inbox_news
+inbox_receive(struct channel *channel, struct worker *worker)
+{
+	struct channel_message message;
+
+	for (;;) {
+		switch (channel_receive(channel, &message)) {
+		case CHANNEL_MESSAGE:
+			break;
+		case CHANNEL_NOTHING:
+			return INBOX_NOTHING;
+		case CHANNEL_NO_ROOM:
+			return INBOX_LATER;
+		case CHANNEL_END:
+			return INBOX_STOP;
+		case CHANNEL_MALFORMED:
+			broken(0);
+		}
+		if (message.type == MESSAGE_CONNECTION)
+			take_connection(worker, &message);
+		else if (message.type == MESSAGE_STOP && message.size == sizeof(struct message_stop) &&
+		    message.descriptor_count == 0)
+			return INBOX_STOP;
+		else
+			broken(message.type);
+	}
+}
+
+void
+inbox_say_serving(struct channel *channel, int32_t opened, int32_t failed)
+{
+	struct message_serving serving = { opened, failed };
+
+	say(channel, MESSAGE_SERVING, &serving, sizeof(serving));
+}

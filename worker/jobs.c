@@ -1,0 +1,187 @@
+/* A queue, a few threads and an eventfd; see jobs.h. */
+#include "worker/jobs.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/log.h"
+
+struct list {
+	struct job *first, *last;
+};
+
+struct jobs {
+	pthread_mutex_t mutex;
+	pthread_cond_t work;		/* waiting has grown, or ending is set */
+	struct list waiting;
+	struct list finished;
+	size_t idle_threads;
+	bool ending;
+	int event_fd;
+	size_t outstanding;		/* the loop's own count */
+	size_t thread_count;
+	pthread_t threads[JOBS_THREADS_MAX];
+};
+
+static void
+list_append(struct list *list, struct job *job)
+{
+	job->next = NULL;
+	if (list->last == NULL)
+		list->first = job;
+	else
+		list->last->next = job;
+	list->last = job;
+}
+
+static struct job *
+list_pop(struct list *list)
+{
+	struct job *job = list->first;
+
+	list->first = job->next;
+	if (list->first == NULL)
+		list->last = NULL;
+	return job;
+}
+
+struct jobs *
+jobs_new(void)
+{
+	struct jobs *jobs = calloc(1, sizeof(*jobs));
+
+	if (jobs == NULL)
+		return NULL;
+	jobs->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (jobs->event_fd < 0) {
+		free(jobs);
+		return NULL;
+	}
+	pthread_mutex_init(&jobs->mutex, NULL);
+	pthread_cond_init(&jobs->work, NULL);
+	return jobs;
+}
+
+int
+jobs_fd(const struct jobs *jobs)
+{
+	return jobs->event_fd;
+}
+
+size_t
+jobs_outstanding(const struct jobs *jobs)
+{
+	return jobs->outstanding;
+}
+
+static void
+tell_loop(struct jobs *jobs)
+{
+	uint64_t one = 1;
+
+	/* It can only fail when the counter is full, and then the loop has been told. */
+	if (write(jobs->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		log_fatal(1, "eventfd: cannot wake the loop: error %d", errno);
+}
+
+static void *
+serve(void *argument)
+{
+	struct jobs *jobs = argument;
+
+	pthread_mutex_lock(&jobs->mutex);
+	for (;;) {
+		struct job *job;
+
+		jobs->idle_threads++;
+		while (jobs->waiting.first == NULL && !jobs->ending)
+			pthread_cond_wait(&jobs->work, &jobs->mutex);
+		jobs->idle_threads--;
+		if (jobs->waiting.first == NULL)
+			break;
+		job = list_pop(&jobs->waiting);
+		pthread_mutex_unlock(&jobs->mutex);
+		job->run(job);
+		pthread_mutex_lock(&jobs->mutex);
+		list_append(&jobs->finished, job);
+		tell_loop(jobs);
+	}
+	pthread_mutex_unlock(&jobs->mutex);
+	return NULL;
+}
+
+/* Signals belong to the loop's thread. */
+static int
+start_thread(struct jobs *jobs)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&jobs->threads[jobs->thread_count], NULL, serve, jobs);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error == 0)
+		jobs->thread_count++;
+	return error;
+}
+
+void
+jobs_submit(struct jobs *jobs, struct job *job)
+{
+	bool needs_thread;
+	int error;
+
+	pthread_mutex_lock(&jobs->mutex);
+	list_append(&jobs->waiting, job);
+	needs_thread = jobs->idle_threads == 0 || jobs->waiting.first != job;
+	pthread_cond_signal(&jobs->work);
+	pthread_mutex_unlock(&jobs->mutex);
+	jobs->outstanding++;
+	if (needs_thread && jobs->thread_count < JOBS_THREADS_MAX) {
+		error = start_thread(jobs);
+		if (error != 0 && jobs->thread_count == 0)
+			log_fatal(1, "cannot start a thread for disk work: error %d; raise the limit on processes", error);
+	}
+}
+
+void
+jobs_collect(struct jobs *jobs)
+{
+	struct list finished;
+	uint64_t ignored;
+
+	if (read(jobs->event_fd, &ignored, sizeof(ignored)) < 0 && errno != EAGAIN)
+		log_fatal(1, "eventfd: cannot read: error %d", errno);
+	pthread_mutex_lock(&jobs->mutex);
+	finished = jobs->finished;
+	jobs->finished = (struct list){ NULL, NULL };
+	pthread_mutex_unlock(&jobs->mutex);
+	while (finished.first != NULL) {
+		struct job *job = list_pop(&finished);
+
+		jobs->outstanding--;
+		job->done(job);
+	}
+}
+
+void
+jobs_free(struct jobs *jobs)
+{
+	pthread_mutex_lock(&jobs->mutex);
+	jobs->ending = true;
+	pthread_cond_broadcast(&jobs->work);
+	pthread_mutex_unlock(&jobs->mutex);
+	for (size_t i = 0; i < jobs->thread_count; i++)
+		pthread_join(jobs->threads[i], NULL);
+	pthread_cond_destroy(&jobs->work);
+	pthread_mutex_destroy(&jobs->mutex);
+	close(jobs->event_fd);
+	free(jobs);
+}

@@ -1,0 +1,234 @@
+#include "worker/lane.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPORT_INTERVAL_S = 10 };
+
+/* Opening one lane's log: recovery waits for the disk, so it is a job. */
+struct opening {
+	struct job job;
+	struct lane *lane;
+	struct partition_settings settings;
+	int data_fd;
+	int64_t published_end;
+	struct partition_opened opened;
+	struct openings *all;
+};
+
+struct openings {
+	void (*done)(struct worker *worker, int32_t opened, int32_t failed);
+	int32_t outstanding, opened, failed;
+};
+
+void
+reply_queue_append(struct reply_queue *queue, struct reply *reply)
+{
+	reply->next = NULL;
+	if (queue->last == NULL)
+		queue->first = reply;
+	else
+		queue->last->next = reply;
+	queue->last = reply;
+}
+
+struct reply *
+reply_queue_pop(struct reply_queue *queue)
+{
+	struct reply *reply = queue->first;
+
+	if (reply == NULL)
+		return NULL;
+	queue->first = reply->next;
+	if (queue->first == NULL)
+		queue->last = NULL;
+	return reply;
+}
+
+static void
+create(struct worker *worker, const struct topic *topic, int32_t partition)
+{
+	int32_t slot = topics_slot(&worker->topics, topic, partition);
+	struct lane *lane = &worker->lanes[slot];
+
+	lane->worker = worker;
+	lane->topic = topic;
+	lane->number = partition;
+	lane->slot = &worker->boards[worker->number].slots[slot];
+	topics_directory(topic, partition, lane->name);
+}
+
+int
+lane_create_all(struct worker *worker)
+{
+	const struct topics *topics = &worker->topics;
+
+	worker->lane_count = topics->slot_counts[worker->number];
+	worker->lanes = calloc((size_t)worker->lane_count + 1, sizeof(*worker->lanes));
+	if (worker->lanes == NULL)
+		return -1;
+	for (int32_t t = 0; t < topics->count; t++)
+		for (int32_t p = 0; p < topics->list[t].partition_count; p++)
+			if (topics_group(topics, &topics->list[t], p) == worker->number)
+				create(worker, &topics->list[t], p);
+	return 0;
+}
+
+void
+lane_free_all(struct worker *worker)
+{
+	for (int32_t i = 0; i < worker->lane_count; i++) {
+		partition_close(worker->lanes[i].log);
+		free(worker->lanes[i].staged);
+	}
+	free(worker->lanes);
+	worker->lanes = NULL;
+	worker->lane_count = 0;
+}
+
+struct lane *
+lane_find(struct worker *worker, struct codec_name name, int32_t partition)
+{
+	const struct topic *topic = topics_find(&worker->topics, name);
+
+	if (topic == NULL || partition < 0 || partition >= topic->partition_count ||
+	    topics_group(&worker->topics, topic, partition) != worker->number)
+		return NULL;
+	return &worker->lanes[topics_slot(&worker->topics, topic, partition)];
+}
+
+void
+lane_publish(struct lane *lane)
+{
+	board_publish(lane->slot, partition_log_start(lane->log), partition_log_end(lane->log),
+	    partition_durable_end(lane->log));
+	board_set(&lane->slot->size_bytes, partition_size_bytes(lane->log));
+	board_set(&lane->slot->segments, partition_segments(lane->log));
+	board_set(&lane->slot->unsynced_bytes, partition_unforced_bytes(lane->log));
+}
+
+void
+lane_report(struct lane *lane, enum board_operation operation, int error, const char *what)
+{
+	uint64_t suppressed;
+
+	board_add(&lane->worker->counters->storage_errors[operation], 1);
+	if (log_limit_pass(&lane->log_limit, (int64_t)REPORT_INTERVAL_S * CLOCK_NS_PER_S, &suppressed))
+		log_error("partition %s: %s: %s (%llu more like this since the last line)", lane->name, what,
+		    strerror(error), (unsigned long long)suppressed);
+}
+
+static void
+run_opening(struct job *job)
+{
+	struct opening *o = (struct opening *)job;
+
+	partition_open(o->data_fd, o->lane->name, &o->settings, o->published_end, &o->opened);
+}
+
+static void
+adopt(struct lane *lane, const struct partition_opened *opened)
+{
+	const struct log_settings *settings = &lane->topic->log;
+
+	lane->log = opened->partition;
+	commit_init(&lane->commit, settings->flush_interval_us * CLOCK_NS_PER_US, settings->flush_records,
+	    partition_log_end(lane->log));
+	lane_publish(lane);
+	atomic_store_explicit(&lane->slot->state, BOARD_OPEN, memory_order_release);
+	atomic_store_explicit(&lane->slot->opened, 1, memory_order_release);
+}
+
+static void
+stay_closed(struct lane *lane, const char *why)
+{
+	board_add(&lane->worker->counters->storage_errors[BOARD_OPEN_LOG], 1);
+	if (atomic_load_explicit(&lane->slot->state, memory_order_relaxed) != BOARD_FAILED)
+		atomic_store_explicit(&lane->slot->state, BOARD_CLOSED, memory_order_release);
+	log_error("partition %s: stays closed: %s", lane->name, why);
+}
+
+static void
+count_opening(struct worker *worker, struct openings *all, bool opened)
+{
+	if (opened)
+		all->opened++;
+	else
+		all->failed++;
+	if (--all->outstanding > 0)
+		return;
+	all->done(worker, all->opened, all->failed);
+	free(all);
+}
+
+static void
+opening_done(struct job *job)
+{
+	struct opening *o = (struct opening *)job;
+	struct worker *worker = o->lane->worker;
+
+	board_add(&worker->counters->truncated_bytes, o->opened.truncated_bytes);
+	if (o->opened.partition != NULL)
+		adopt(o->lane, &o->opened);
+	else
+		stay_closed(o->lane, o->opened.why);
+	count_opening(worker, o->all, o->opened.partition != NULL);
+	free(o);
+}
+
+/* What had been published since the machine's page cache was last lost must come back; see rule 7 in partition.h. */
+static int64_t
+published_end(const struct lane *lane)
+{
+	int64_t log_start, high_watermark, durable_end;
+
+	if (atomic_load_explicit(&lane->slot->opened, memory_order_acquire) == 0)
+		return -1;
+	board_read(lane->slot, &log_start, &high_watermark, &durable_end);
+	return high_watermark;
+}
+
+static void
+open_lane(struct lane *lane, struct openings *all)
+{
+	const struct log_settings *settings = &lane->topic->log;
+	struct opening *o;
+
+	/* After a failed force the page cache shows what the disk may not have: this process cannot tell what is true. */
+	if (atomic_load_explicit(&lane->slot->state, memory_order_acquire) == BOARD_FAILED) {
+		stay_closed(lane, "a barrier has failed since the broker was started; check the disk and its log, "
+		    "then restart the machine or remount the file system, so that the log is read from the disk again");
+		count_opening(lane->worker, all, false);
+		return;
+	}
+	o = calloc(1, sizeof(*o));
+	if (o == NULL)
+		log_fatal(1, "no memory to open partition %s", lane->name);
+	o->job = (struct job){ run_opening, opening_done, NULL };
+	o->lane = lane;
+	o->all = all;
+	o->data_fd = lane->worker->data_fd;
+	o->settings = (struct partition_settings){ (enum record_format)settings->record_format,
+		settings->segment_bytes, settings->index_interval_bytes };
+	o->published_end = published_end(lane);
+	jobs_submit(lane->worker->jobs, &o->job);
+}
+
+void
+lane_open_all(struct worker *worker, void (*done)(struct worker *worker, int32_t opened, int32_t failed))
+{
+	struct openings *all = calloc(1, sizeof(*all));
+
+	if (all == NULL)
+		log_fatal(1, "no memory to open the logs");
+	all->done = done;
+	/* One more than there are lanes: the result is told when all have been begun, and also when there is none. */
+	all->outstanding = worker->lane_count + 1;
+	for (int32_t i = 0; i < worker->lane_count; i++)
+		open_lane(&worker->lanes[i], all);
+	if (--all->outstanding == 0) {
+		done(worker, all->opened, all->failed);
+		free(all);
+	}
+}

@@ -1,0 +1,75 @@
+/*
+ * A partition as requests see it: its log, its place on the board, the appends gathered in this turn, who waits for
+ * the write, for a barrier, for a segment to be opened, for data. One lane per partition of the worker's group.
+ */
+#ifndef WORKER_LANE_H
+#define WORKER_LANE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "worker/commit.h"
+#include "worker/conn.h"
+#include "worker/hold.h"
+#include "worker/jobs.h"
+#include "worker/partition.h"
+#include "worker/worker.h"
+
+struct reply_queue {
+	struct reply *first, *last;
+};
+
+struct lane {
+	struct worker *worker;
+	const struct topic *topic;
+	int32_t number;
+	char name[TOPICS_DIRECTORY_BYTES];	/* "<topic>-<partition>" */
+	struct partition *log;			/* NULL: closed */
+	struct board_partition *slot;
+
+	/* Appends on their way to the file. */
+	struct lane *next_dirty;
+	bool dirty;
+	uint8_t *staged;		/* records as they stand on disk, whole batches */
+	size_t staged_head, staged_tail, staged_capacity;
+	struct reply_queue to_write;	/* a reply for each staged batch */
+
+	/* Barriers and rolls: one at a time. */
+	struct commit commit;
+	struct reply_queue to_force;	/* by end offset */
+	struct job job;
+	struct partition_barrier barrier;
+	struct partition_roll *roll;	/* NULL: the job under way, if any, is the barrier */
+	uint8_t *roll_batch;		/* the batch larger than a segment that the roll carries, or NULL */
+
+	/* Readers. */
+	struct holds holds;
+	struct job load_job;
+	struct partition_load *load;	/* NULL: none is under way */
+
+	struct log_limit log_limit;	/* what goes wrong with this partition */
+};
+
+/* Makes the lanes of this worker's group, all closed. Returns 0, or -1 with errno ENOMEM. */
+int lane_create_all(struct worker *worker);
+void lane_free_all(struct worker *worker);
+
+/* Opens every lane's log by jobs; `done` is called in the loop when each has been opened or given up. */
+void lane_open_all(struct worker *worker, void (*done)(struct worker *worker, int32_t opened, int32_t failed));
+
+/* The lane of a partition of this group, or NULL when there is no such partition here. */
+struct lane *lane_find(struct worker *worker, struct codec_name topic, int32_t partition);
+
+/* Tells the board where the log stands. */
+void lane_publish(struct lane *lane);
+
+/* Counts an error of storage and says what it means for the operator, one line a while per partition. */
+void lane_report(struct lane *lane, enum board_operation operation, int error, const char *what);
+
+void reply_queue_append(struct reply_queue *queue, struct reply *reply);
+struct reply *reply_queue_pop(struct reply_queue *queue);
+
+#endif

@@ -1,0 +1,184 @@
+/* Reading a partition's directory. */
+#include "worker/listing.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "worker/syscalls.h"
+
+enum { BASE_DIGITS = 20 };
+
+/* The offset in a name's first 20 characters; -1 when they are not 20 digits of one. */
+static int64_t
+parse_base(const char *name)
+{
+	int64_t base = 0;
+
+	for (int i = 0; i < BASE_DIGITS; i++) {
+		if (name[i] < '0' || name[i] > '9')
+			return -1;
+		if (__builtin_mul_overflow(base, 10, &base) || __builtin_add_overflow(base, name[i] - '0', &base))
+			return -1;
+	}
+	return base;
+}
+
+/* Is it ".cut" or ".cut.N"? */
+static bool
+is_cut(const char *suffix)
+{
+	if (strncmp(suffix, ".cut", 4) != 0)
+		return false;
+	suffix += 4;
+	if (*suffix == '\0')
+		return true;
+	return *suffix == '.' && suffix[1] != '\0' && suffix[1 + strspn(suffix + 1, "0123456789")] == '\0';
+}
+
+void
+listing_report_foreign(const char *directory, const char *entry, const char *why)
+{
+	log_warning("%s/%s does not belong to this log (%s): it is ignored and left alone; move it elsewhere",
+	    directory, entry, why);
+}
+
+/* Makes room for one more in an array. Returns 0, or -1 with errno ENOMEM. */
+static int
+reserve(void **array, size_t *capacity, size_t count, size_t size)
+{
+	size_t wanted = *capacity == 0 ? 16 : *capacity * 2;
+	void *grown;
+
+	if (count < *capacity)
+		return 0;
+	grown = realloc(*array, wanted * size);
+	if (grown == NULL)
+		return -1;
+	*array = grown;
+	*capacity = wanted;
+	return 0;
+}
+
+static int
+add_segment(struct listing *listing, int64_t base, int64_t bytes)
+{
+	void *array = listing->segments;
+
+	if (reserve(&array, &listing->capacity, listing->count, sizeof(*listing->segments)) == -1)
+		return -1;
+	listing->segments = array;
+	listing->segments[listing->count++] = (struct listing_segment){ .base = base, .bytes = bytes };
+	return 0;
+}
+
+static int
+add_leftover(struct listing *listing, const char *name)
+{
+	void *array = listing->leftovers;
+
+	if (reserve(&array, &listing->leftover_capacity, listing->leftover_count, sizeof(*listing->leftovers)) == -1)
+		return -1;
+	listing->leftovers = array;
+	strcpy(listing->leftovers[listing->leftover_count++], name);
+	return 0;
+}
+
+/* One entry of the directory. Returns 0, or -1 with errno. */
+static int
+add_entry(struct listing *listing, int dir_fd, const char *directory, const char *name)
+{
+	int64_t base = parse_base(name);
+	const char *suffix = base == -1 ? "" : name + BASE_DIGITS;
+	struct stat st;
+
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == -1)
+		return errno == ENOENT ? 0 : -1;
+	if (!S_ISREG(st.st_mode))
+		listing_report_foreign(directory, name, "not a regular file");
+	else if (strcmp(suffix, ".log") == 0)
+		return add_segment(listing, base, st.st_size);
+	else if (strcmp(suffix, ".log.tmp") == 0 || strcmp(suffix, ".cut.tmp") == 0)
+		return add_leftover(listing, name);
+	else if (!is_cut(suffix))
+		listing_report_foreign(directory, name, "no segment has such a name");
+	return 0;
+}
+
+static int
+by_base(const void *a, const void *b)
+{
+	const struct listing_segment *left = a;
+	const struct listing_segment *right = b;
+
+	return left->base < right->base ? -1 : left->base > right->base;
+}
+
+static int
+read_entries(struct listing *listing, DIR *dir, const char *directory)
+{
+	for (;;) {
+		struct dirent *entry;
+
+		errno = 0;
+		entry = readdir(dir);
+		if (entry == NULL)
+			return errno == 0 ? 0 : -1;
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		if (add_entry(listing, dirfd(dir), directory, entry->d_name) == -1)
+			return -1;
+	}
+}
+
+int
+listing_read(struct listing *listing, int dir_fd, const char *name)
+{
+	/* A descriptor of its own: reading moves the place in the directory. */
+	int fd = syscalls.open(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	DIR *dir;
+	int error;
+
+	*listing = (struct listing){ 0 };
+	if (fd == -1)
+		return -1;
+	dir = fdopendir(fd);
+	if (dir == NULL) {
+		error = errno;
+		close(fd);
+		errno = error;
+		return -1;
+	}
+	error = read_entries(listing, dir, name) == -1 ? errno : 0;
+	closedir(dir);
+	if (error != 0) {
+		listing_free(listing);
+		errno = error;
+		return -1;
+	}
+	if (listing->count > 0)
+		qsort(listing->segments, listing->count, sizeof(*listing->segments), by_base);
+	return 0;
+}
+
+void
+listing_free(struct listing *listing)
+{
+	free(listing->segments);
+	free(listing->leftovers);
+	*listing = (struct listing){ 0 };
+}
+
+void
+listing_remove(struct listing *listing, size_t at)
+{
+	listing->count--;
+	memmove(&listing->segments[at], &listing->segments[at + 1],
+	    (listing->count - at) * sizeof(*listing->segments));
+}

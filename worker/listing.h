@@ -1,0 +1,43 @@
+/*
+ * What stands in a partition's directory: its segments in order, left-overs of ours, and what is foreign. Reads names
+ * and sizes only, opens no segment and changes nothing.
+ *
+ *   <20 digits>.log          a segment (a regular file)
+ *   <20 digits>.log.tmp      ours: a segment that a crash has kept from its name
+ *   <20 digits>.cut[.N]      ours: what recovery has copied aside; not looked at again
+ *   <20 digits>.cut.tmp      ours: such a copy that a crash has interrupted
+ *   anything else            foreign: reported once, ignored, left alone
+ */
+#ifndef WORKER_LISTING_H
+#define WORKER_LISTING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "worker/segment.h"
+
+struct listing_segment {
+	int64_t base;
+	int64_t bytes;	/* size of the file */
+};
+
+struct listing {
+	struct listing_segment *segments;	/* by base */
+	size_t count;
+	size_t capacity;
+	char (*leftovers)[SEGMENT_NAME_BYTES];	/* names that may be removed */
+	size_t leftover_count;
+	size_t leftover_capacity;
+};
+
+/* Reads the directory; `name` is its name for log lines. Returns 0, or -1 with errno and nothing to free. */
+int listing_read(struct listing *listing, int dir_fd, const char *name);
+void listing_free(struct listing *listing);
+
+/* Takes a segment out: it turned out not to belong to this log. */
+void listing_remove(struct listing *listing, size_t at);
+
+/* Reports an entry as foreign: one line with its name and why. */
+void listing_report_foreign(const char *directory, const char *entry, const char *why);
+
+#endif

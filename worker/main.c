@@ -1,0 +1,344 @@
+/*
+ * logworker: one partition group's process. Only wires: takes its settings, opens the logs, runs the loop, shuts down.
+ * Started by logsupervisor on fixed descriptors; see common/message.h.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+
+#include "common/channel.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/message.h"
+#include "worker/conn.h"
+#include "worker/inbox.h"
+#include "worker/jobs.h"
+#include "worker/lane.h"
+#include "worker/produce.h"
+#include "worker/worker.h"
+
+enum { HEARTBEAT_S = 1, STOP_LOOK_MS = 2 };
+
+struct process {
+	struct worker worker;
+	struct event_base *base;
+	struct channel *channel;
+	struct event channel_readable, channel_writable, channel_retry;
+	struct event jobs_readable, terminate, heartbeat, flush;
+	bool channel_broken;
+	int64_t flush_armed_ns;		/* for which deadline */
+	int64_t stop_deadline_ns;	/* 0 = not stopping */
+};
+
+/* lane_open_all tells its result without an argument of ours. */
+static struct process process;
+
+/* ---- Events ---- */
+
+static void
+begin_stop(struct process *p)
+{
+	struct timeval soon = { 0, STOP_LOOK_MS * 1000 };
+
+	if (p->stop_deadline_ns != 0)
+		return;
+	log_info("stopping");
+	p->stop_deadline_ns = clock_now_ns() + p->worker.drain_timeout_ns;
+	p->worker.stopping = true;
+	p->worker.now_ns = clock_now_ns();
+	conn_stop_all(p->worker.conns);
+	event_del(&p->channel_readable);
+	event_del(&p->heartbeat);
+	event_add(&p->heartbeat, &soon);
+}
+
+static void
+receive(struct process *p)
+{
+	struct timeval retry = { 0, CHANNEL_RETRY_MS * 1000 };
+
+	switch (inbox_receive(p->channel, &p->worker)) {
+	case INBOX_NOTHING:
+		break;
+	case INBOX_LATER:
+		event_del(&p->channel_readable);
+		event_add(&p->channel_retry, &retry);
+		break;
+	case INBOX_STOP:
+		begin_stop(p);
+		break;
+	}
+}
+
+static void
+flush_channel(struct process *p)
+{
+	struct timeval retry = { 0, CHANNEL_RETRY_MS * 1000 };
+
+	p->channel_broken = false;
+	switch (channel_flush(p->channel)) {
+	case CHANNEL_BLOCKED:
+		event_add(&p->channel_writable, NULL);
+		break;
+	case CHANNEL_LATER:
+		event_add(&p->channel_retry, &retry);
+		break;
+	case CHANNEL_BROKEN:
+		p->channel_broken = true;	/* the next receive tells that the supervisor is gone */
+		break;
+	case CHANNEL_IDLE:
+		break;
+	}
+}
+
+static void
+on_channel_readable(evutil_socket_t fd, short what, void *argument)
+{
+	(void)fd;
+	(void)what;
+	receive(argument);
+}
+
+/* The channel is flushed at the end of each turn; to have one is all that is needed. */
+static void
+on_channel_writable(evutil_socket_t fd, short what, void *argument)
+{
+	(void)fd;
+	(void)what;
+	(void)argument;
+}
+
+static void
+on_channel_retry(evutil_socket_t fd, short what, void *argument)
+{
+	struct process *p = argument;
+
+	(void)fd;
+	(void)what;
+	if (p->stop_deadline_ns == 0)
+		event_add(&p->channel_readable, NULL);
+}
+
+static void
+on_jobs(evutil_socket_t fd, short what, void *argument)
+{
+	struct process *p = argument;
+
+	(void)fd;
+	(void)what;
+	p->worker.now_ns = clock_now_ns();
+	jobs_collect(p->worker.jobs);
+}
+
+static void
+on_terminate(evutil_socket_t number, short what, void *argument)
+{
+	(void)number;
+	(void)what;
+	begin_stop(argument);
+}
+
+static void
+on_heartbeat(evutil_socket_t fd, short what, void *argument)
+{
+	struct process *p = argument;
+
+	(void)fd;
+	(void)what;
+	board_set(&p->worker.counters->heartbeat_ns, clock_now_ns());
+}
+
+static void
+on_flush(evutil_socket_t fd, short what, void *argument)
+{
+	struct process *p = argument;
+
+	(void)fd;
+	(void)what;
+	p->flush_armed_ns = 0;
+	p->worker.now_ns = clock_now_ns();
+	produce_flush_due(&p->worker);
+}
+
+/* ---- The loop ---- */
+
+static void
+arm_flush_timer(struct process *p)
+{
+	int64_t deadline_ns = p->worker.flush_deadline_ns;
+	int64_t wait_us;
+	struct timeval wait;
+
+	if (deadline_ns == INT64_MAX || (p->flush_armed_ns != 0 && p->flush_armed_ns <= deadline_ns))
+		return;
+	p->flush_armed_ns = deadline_ns;
+	wait_us = (deadline_ns - clock_now_ns()) / CLOCK_NS_PER_US + 1;
+	if (wait_us < 1)
+		wait_us = 1;
+	wait = (struct timeval){ .tv_sec = wait_us / 1000000, .tv_usec = wait_us % 1000000 };
+	event_add(&p->flush, &wait);
+}
+
+/* Answers have left and been acknowledged, connections given away have gone, or the time for both is over; and
+ * everything that was written is forced. */
+static bool
+stopped(struct process *p)
+{
+	bool forced, answered;
+
+	if (p->stop_deadline_ns == 0)
+		return false;
+	forced = produce_force_all(&p->worker) && jobs_outstanding(p->worker.jobs) == 0;
+	answered = conn_unfinished(p->worker.conns) == 0 && (channel_queued(p->channel) == 0 || p->channel_broken);
+	return forced && (answered || clock_now_ns() >= p->stop_deadline_ns);
+}
+
+static void
+run(struct process *p)
+{
+	bool more = false;
+
+	while (!stopped(p)) {
+		event_base_loop(p->base, more ? EVLOOP_NONBLOCK : EVLOOP_ONCE);
+		more = conn_turn(p->worker.conns, produce_write_all);
+		flush_channel(p);
+		arm_flush_timer(p);
+	}
+}
+
+/* ---- Set-up ---- */
+
+static void
+logs_opened(struct worker *worker, int32_t opened, int32_t failed)
+{
+	struct process *p = &process;
+
+	(void)worker;
+	log_info("serving %d partitions, %d could not be opened", opened, failed);
+	if (p->stop_deadline_ns == 0)
+		inbox_say_serving(p->channel, opened, failed);
+}
+
+static struct event_base *
+new_base(void)
+{
+	struct event_config *config = event_config_new();
+	struct event_base *base = NULL;
+
+	if (config != NULL && event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER) == 0 &&
+	    event_config_set_flag(config, EVENT_BASE_FLAG_IGNORE_ENV) == 0 &&
+	    event_config_require_features(config, EV_FEATURE_ET | EV_FEATURE_EARLY_CLOSE) == 0)
+		base = event_base_new_with_config(config);
+	if (config != NULL)
+		event_config_free(config);
+	return base;
+}
+
+static void
+assign_events(struct process *p)
+{
+	struct timeval second = { HEARTBEAT_S, 0 };
+	int fd = channel_fd(p->channel);
+
+	event_assign(&p->channel_readable, p->base, fd, EV_READ | EV_PERSIST, on_channel_readable, p);
+	event_assign(&p->channel_writable, p->base, fd, EV_WRITE, on_channel_writable, p);
+	evtimer_assign(&p->channel_retry, p->base, on_channel_retry, p);
+	event_assign(&p->jobs_readable, p->base, jobs_fd(p->worker.jobs), EV_READ | EV_PERSIST, on_jobs, p);
+	evsignal_assign(&p->terminate, p->base, SIGTERM, on_terminate, p);
+	event_assign(&p->heartbeat, p->base, -1, EV_PERSIST, on_heartbeat, p);
+	evtimer_assign(&p->flush, p->base, on_flush, p);
+	event_add(&p->channel_readable, NULL);
+	event_add(&p->jobs_readable, NULL);
+	event_add(&p->terminate, NULL);
+	event_add(&p->heartbeat, &second);
+}
+
+static void
+set_up(struct process *p)
+{
+	struct worker *worker = &p->worker;
+
+	p->channel = channel_new(MESSAGE_CHANNEL_FD);
+	if (p->channel == NULL)
+		log_fatal(1, "no memory");
+	inbox_set_up(p->channel, worker);
+	worker->flush_deadline_ns = INT64_MAX;
+	worker->data_fd = open(worker->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (worker->data_fd < 0)
+		log_fatal(1, "%s: %s", worker->data_dir, strerror(errno));
+	p->base = new_base();
+	worker->jobs = jobs_new();
+	if (p->base == NULL || worker->jobs == NULL)
+		log_fatal(1, "cannot set up the event loop: %s", strerror(errno));
+	worker->conns = conn_set_new(worker, p->base, p->channel);
+	if (worker->conns == NULL || lane_create_all(worker) != 0)
+		log_fatal(1, "no memory for %d partitions", worker->topics.slot_counts[worker->number]);
+	assign_events(p);
+	board_set(&worker->counters->heartbeat_ns, clock_now_ns());
+	lane_open_all(worker, logs_opened);
+}
+
+static void
+shut_down(struct process *p)
+{
+	struct worker *worker = &p->worker;
+
+	jobs_free(worker->jobs);
+	conn_set_free(worker->conns);
+	lane_free_all(worker);
+	event_base_free(p->base);
+	for (int32_t group = 0; group < worker->topics.group_count; group++)
+		board_unmap(&worker->boards[group]);
+	free(worker->boards);
+	topics_free(&worker->topics);
+	close(worker->data_fd);
+	free(worker->data_dir);
+	channel_free(p->channel);
+}
+
+/* The terminal's signals are the supervisor's; it tells what they mean. */
+static void
+ignore_signals(void)
+{
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGQUIT, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static bool
+started_by_supervisor(void)
+{
+	int type = 0;
+	socklen_t size = sizeof(type);
+
+	return getsockopt(MESSAGE_CHANNEL_FD, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
+}
+
+int
+main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+		printf("logworker %s\n", PACKAGE_VERSION);
+		return 0;
+	}
+	if (argc > 1 || !started_by_supervisor()) {
+		fprintf(stderr, "logworker is started by logsupervisor only; see logsupervisor(8)\n");
+		return argc == 2 && strcmp(argv[1], "-h") == 0 ? 0 : 64;
+	}
+	log_open("worker", LOG_INFO);
+	ignore_signals();
+	set_up(&process);
+	run(&process);
+	log_info("stopped");
+	shut_down(&process);
+	return 0;
+}

@@ -1,0 +1,149 @@
+/*
+ * A partition's log: an ordered list of segment files in one directory, the last of them active. Owns offsets,
+ * append, roll, barrier and lookup; knows nothing of sockets, requests, ack levels or events.
+ *
+ *   <data_dir>/<topic>-<partition>/00000000000000000000.log      records back to back from byte 0, nothing else
+ *                                  00000000000000004711.log      named by the offset of its first record
+ *
+ * One owner: all functions are called by the thread that owns the partition, except the three *_run functions, which
+ * are the parts that wait for a disk. They belong on other threads and touch nothing but their own job. At most one
+ * job of barrier and roll together is under way per partition; loads may run beside it.
+ *
+ * "log end" is the offset behind the last written record; "durable end" the one that a successful force has reached.
+ * All files but the active one, and all files' names, are always forced.
+ */
+#ifndef WORKER_PARTITION_H
+#define WORKER_PARTITION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/record.h"
+#include "worker/slice.h"
+
+struct partition;
+struct segment;
+
+struct partition_settings {
+	enum record_format record_format;
+	int64_t segment_bytes;
+	int64_t index_interval_bytes;
+};
+
+enum { PARTITION_WHY_BYTES = 512 };
+
+struct partition_opened {
+	struct partition *partition;		/* NULL: it stays closed */
+	int64_t truncated_bytes;		/* what recovery has cut */
+	char why[PARTITION_WHY_BYTES];		/* when closed: what is wrong, where, what to do */
+};
+
+/*
+ * Opens the log in directory `name` below `data_fd`, creating it when it is not there, and recovers it: the longest
+ * valid prefix of the last segment is kept, what lies behind it is removed durably, and everything kept is forced.
+ * `published_end` is the high watermark that has been published since the machine's page cache was last lost
+ * (-1 = none): a log that comes back with less has lost acknowledged data and stays closed. Blocking; any thread;
+ * `data_fd` and `settings` are borrowed for the call. What was repaired or is foreign is logged.
+ */
+void partition_open(int data_fd, const char *name, const struct partition_settings *settings, int64_t published_end,
+    struct partition_opened *opened);
+
+/* Forces nothing. No job may be under way. Slices stay valid. NULL is allowed. */
+void partition_close(struct partition *partition);
+
+int64_t partition_log_start(const struct partition *partition);
+int64_t partition_log_end(const struct partition *partition);
+int64_t partition_durable_end(const struct partition *partition);
+int64_t partition_size_bytes(const struct partition *partition);	/* bytes of records in all segments */
+int64_t partition_unforced_bytes(const struct partition *partition);	/* bytes of records behind the durable end */
+int64_t partition_segments(const struct partition *partition);
+/* A barrier or seal has failed: no append is possible any more, reads end at the durable end. */
+bool partition_failed(const struct partition *partition);
+
+enum partition_fit {
+	PARTITION_FITS,		/* append it */
+	PARTITION_ROLL,		/* a roll must come first: partition_roll_begin without records, then append */
+	PARTITION_ALONE,	/* larger than a segment: partition_roll_begin with the batch itself */
+};
+
+/* Where does a batch of `bytes` encoded bytes (records with headers) go? A batch never straddles two segments unless it is
+ * larger than one. */
+enum partition_fit partition_fit(const struct partition *partition, int64_t bytes);
+
+/* Bytes that can still be appended to the active segment. */
+int64_t partition_room(const struct partition *partition);
+
+/*
+ * Writes `count` encoded records (any number of whole batches, `bytes` bytes that fit) with one write at the log end,
+ * which then moves. Returns 0, or -1 with errno: then the log end has not moved, nothing of it is visible, and what a
+ * short write may have left is cleared before the next append. No roll may be under way; a barrier may.
+ */
+int partition_append(struct partition *partition, const uint8_t *records, size_t bytes, int32_t count);
+
+/* A job is a value owned by the caller: begin and finish by the owner, run by any thread in between. */
+struct partition_barrier {
+	struct segment *segment;
+	int64_t end_offset;
+	int64_t end_position;
+	int error;		/* errno of the force, 0 = done */
+	int64_t duration_ns;	/* of the force */
+};
+
+/* Remembers the written end; partition_barrier_run forces the active file; with the success of the force finish makes
+ * the remembered end durable and returns 0. Else -1 with errno, and the partition has failed for good. */
+void partition_barrier_begin(struct partition *partition, struct partition_barrier *barrier);
+void partition_barrier_run(struct partition_barrier *barrier);
+int partition_barrier_finish(struct partition *partition, struct partition_barrier *barrier);
+
+struct partition_roll;
+
+/*
+ * A roll: force and trim the active segment, make the next one under a temporary name, rename it, force the
+ * directory. With `bytes` > 0 the `count` encoded records are a batch larger than a segment, which is written into as
+ * many new segments as it needs before the first is renamed; the last of them becomes the active one. `records` is
+ * borrowed until finish. No append between begin and finish. Returns NULL with errno ENOMEM.
+ */
+struct partition_roll *partition_roll_begin(struct partition *partition, const uint8_t *records, size_t bytes,
+    int32_t count);
+void partition_roll_run(struct partition_roll *roll);
+
+/*
+ * Takes over the result and frees the roll. Returns 0: everything up to the log end is durable, the batch included.
+ * Or -1 with errno: nothing of the batch is visible, the active segment is the old one and the roll may be tried
+ * again; unless forcing failed, then the partition has failed for good.
+ */
+int partition_roll_finish(struct partition *partition, struct partition_roll *roll);
+
+struct partition_load;
+
+/* A place in the log where a reader stands. Borrows; valid until the owner next appends, rolls or closes. */
+struct partition_place {
+	struct segment *segment;
+	int64_t position;
+	int64_t bytes_in_segment;	/* readable from here to the end of this segment */
+	int64_t bytes_behind;		/* readable from here to the end of the log */
+};
+
+enum partition_found {
+	PARTITION_FOUND,
+	PARTITION_COLD,		/* that segment's file is not open or not indexed: run a load, then ask again */
+	PARTITION_BROKEN,	/* damage, a missing segment, or behind the end of a failed partition: errno EIO or the like */
+};
+
+/*
+ * Where does the record `offset` begin? `offset` must be from log start to log end; the log end itself is found with
+ * no bytes behind it (in a failed partition it is broken).
+ */
+enum partition_found partition_find(struct partition *partition, int64_t offset, struct partition_place *place);
+
+/* The first at most `max_bytes` bytes from that place, within its segment, with a reference of their own. */
+void partition_slice(const struct partition_place *place, int64_t max_bytes, struct slice *slice);
+
+/* Opening and indexing the sealed segment that holds `offset`. Returns NULL with errno (ENOMEM; EIO: no segment holds it). */
+struct partition_load *partition_load_begin(struct partition *partition, int64_t offset);
+void partition_load_run(struct partition_load *load);
+/* Takes over the result and frees the load. Returns 0, or -1 with errno; partition_find then says what can be read. */
+int partition_load_finish(struct partition *partition, struct partition_load *load);
+
+#endif

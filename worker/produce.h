@@ -1,0 +1,26 @@
+/*
+ * PRODUCE: gathers a turn's batches per partition, writes them once, and answers as the ack level says. Also the only
+ * place from which barriers and rolls are begun.
+ */
+#ifndef WORKER_PRODUCE_H
+#define WORKER_PRODUCE_H
+
+#include <stdbool.h>
+
+#include "common/codec.h"
+#include "worker/lane.h"
+
+/* Returns false when the partition has gathered all it may: the frame must be executed later (the connection is
+ * scheduled when that is so). The request has been parsed without error and its partition is here. */
+bool produce_execute(struct conn *conn, struct lane *lane, const struct codec_request *request);
+
+/* Writes what has been gathered, of every lane; begins the barriers that are due. */
+void produce_write_all(struct worker *worker);
+
+/* Begins the barriers whose flush interval has ended, and finds the next deadline. */
+void produce_flush_due(struct worker *worker);
+
+/* Begins barriers for everything unforced; true when nothing is unforced or under way (failed partitions aside). */
+bool produce_force_all(struct worker *worker);
+
+#endif

@@ -1,0 +1,621 @@
+/*
+ * Recovery of a partition's log, see recovery.h. The order:
+ *
+ *   look      the last segment that holds anything is scanned; format, empty segments and watermark are judged
+ *   cut       what stands behind the end is copied aside and that is forced; then the file is cut and forced
+ *   settle    left-overs go, the active segment and the names are forced
+ */
+#include "worker/recovery.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "worker/roll.h"
+#include "worker/scan.h"
+#include "worker/syscalls.h"
+
+enum { COPY_BYTES = 16 * 1024 };
+
+/* What the last segment that holds anything was found to be. */
+struct tail {
+	struct segment *segment;
+	int64_t file_bytes;
+	struct scan scan;
+	bool doubtful;		/* it might be a log in the other format, too short to tell */
+};
+
+__attribute__((format(printf, 2, 3))) static int
+refuse(struct recovery *r, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(r->why, PARTITION_WHY_BYTES, format, arguments);
+	va_end(arguments);
+	return -1;
+}
+
+/* A step failed with errno: at which file, doing what. */
+static int
+refuse_errno(struct recovery *r, int64_t base, const char *what)
+{
+	return refuse(r, "%s/%020" PRId64 ".log: cannot %s: %s; the log stays closed until this is repaired and the "
+	    "broker is restarted", r->name, base, what, strerror(errno));
+}
+
+static const char *
+format_name(enum record_format format)
+{
+	return format == RECORD_CRC32C ? "crc32c" : "plain";
+}
+
+static const char *
+verdict_text(enum record_verdict verdict)
+{
+	switch (verdict) {
+	case RECORD_END:
+		return "a length of zero";
+	case RECORD_IMPOSSIBLE:
+		return "an impossible length";
+	case RECORD_WRONG_SUM:
+		return "a record whose sum does not fit";
+	default:
+		return "an incomplete record";
+	}
+}
+
+/* ---- look ---- */
+
+enum evidence {
+	EVIDENCE_NONE,
+	EVIDENCE_DOUBT,		/* one whole record, if it is plain: too little to tell it from a torn one in crc32c */
+	EVIDENCE_PLAIN,
+	EVIDENCE_CRC32C,
+};
+
+/*
+ * In which format do a file's bytes make sense? A sum that fits the first record tells crc32c (unless a client has
+ * made it up: then the lengths of plain lead exactly to the end, and the sums do not). Lengths that lead exactly to
+ * the end of a sealed file tell plain. A file that may be torn needs two whole records for that, since a single torn
+ * record in crc32c can read as one whole record in plain; and then no impossible length may follow.
+ */
+static int
+look_at_format(int fd, int64_t file_bytes, bool sealed, enum evidence *evidence)
+{
+	enum record_verdict first;
+	struct scan plain, summed = { 0 };
+	bool exact, possible;
+
+	*evidence = EVIDENCE_NONE;
+	if (scan_records(fd, RECORD_PLAIN, 0, file_bytes, NULL, &plain) == -1
+	    || scan_first(fd, RECORD_CRC32C, file_bytes, &first) == -1)
+		return -1;
+	exact = plain.position == file_bytes;
+	possible = sealed ? exact : plain.verdict != RECORD_IMPOSSIBLE;
+	if (first == RECORD_VALID && exact
+	    && scan_records(fd, RECORD_CRC32C, 0, file_bytes, NULL, &summed) == -1)
+		return -1;
+	if (first == RECORD_VALID && (!exact || summed.position == file_bytes))
+		*evidence = EVIDENCE_CRC32C;
+	else if (possible && plain.records > 0)
+		*evidence = sealed || plain.records > 1 ? EVIDENCE_PLAIN : EVIDENCE_DOUBT;
+	return 0;
+}
+
+/* The evidence of a sealed segment, which was never torn. What cannot be read is none. */
+static enum evidence
+look_at_sealed(const struct recovery *r, int64_t base)
+{
+	enum evidence evidence = EVIDENCE_NONE;
+	int fd = segment_open_file(r->dir_fd, base, O_RDONLY);
+
+	if (fd == -1)
+		return EVIDENCE_NONE;
+	if (look_at_format(fd, segment_file_bytes(fd), true, &evidence) == -1)
+		evidence = EVIDENCE_NONE;
+	close(fd);
+	return evidence;
+}
+
+/* Does the last segment speak for the configured format by itself, so that no other evidence is needed? */
+static int
+speaks_for_itself(const struct recovery *r, const struct tail *tail, bool *speaks)
+{
+	enum record_verdict first;
+
+	*speaks = tail->scan.records > 0;
+	if (r->settings->record_format == RECORD_CRC32C)
+		return 0;
+	if (scan_first(tail->segment->fd, RECORD_CRC32C, tail->file_bytes, &first) == -1)
+		return -1;
+	*speaks = tail->scan.position == tail->file_bytes && first != RECORD_VALID;
+	return 0;
+}
+
+/* Refuses a log whose records make sense in the other format only. `last` is the listing's entry of the tail. */
+static int
+check_format(struct recovery *r, struct tail *tail, size_t last)
+{
+	enum record_format configured = r->settings->record_format;
+	enum evidence evidence = EVIDENCE_NONE;
+	enum record_format found;
+	bool speaks;
+
+	if (speaks_for_itself(r, tail, &speaks) == -1)
+		return refuse_errno(r, tail->segment->base, "read");
+	if (speaks)
+		return 0;
+	for (size_t i = last; i-- > 0 && evidence == EVIDENCE_NONE;)
+		evidence = look_at_sealed(r, r->listing->segments[i].base);
+	if (evidence == EVIDENCE_NONE
+	    && look_at_format(tail->segment->fd, tail->file_bytes, false, &evidence) == -1)
+		return refuse_errno(r, tail->segment->base, "read");
+	tail->doubtful = evidence == EVIDENCE_DOUBT && configured == RECORD_CRC32C;
+	found = evidence == EVIDENCE_PLAIN ? RECORD_PLAIN : RECORD_CRC32C;
+	if (evidence == EVIDENCE_NONE || evidence == EVIDENCE_DOUBT || found == configured)
+		return 0;
+	return refuse(r, "%s: its records are %s, but record_format = %s is configured for this topic; nothing was "
+	    "changed. Set record_format = %s for it again, or move the directory away to begin a new log", r->name,
+	    format_name(found), format_name(configured), format_name(found));
+}
+
+static int
+read_tail(struct recovery *r, struct tail *tail, int64_t base)
+{
+	const struct partition_settings *settings = r->settings;
+	int fd = segment_open_file(r->dir_fd, base, O_RDWR);
+	struct segment *segment;
+
+	if (fd == -1)
+		return refuse_errno(r, base, "open");
+	segment = segment_new(fd, base, settings->record_format, settings->index_interval_bytes);
+	if (segment == NULL) {
+		close(fd);
+		errno = ENOMEM;
+		return refuse_errno(r, base, "open");
+	}
+	*tail = (struct tail){ .segment = segment, .file_bytes = segment_file_bytes(fd) };
+	if (tail->file_bytes == -1 || scan_records(fd, settings->record_format, base, tail->file_bytes,
+	    &segment->index, &tail->scan) == -1) {
+		refuse_errno(r, base, "read");
+		segment_drop(segment);
+		return -1;
+	}
+	segment->end = base + tail->scan.records;
+	segment->bytes = tail->scan.position;
+	return 0;
+}
+
+/*
+ * The tail's good records end before its bytes do, and an empty segment `base` follows somewhere behind. If the tail is
+ * a sealed segment with damage, then that one is the active one, and nothing may be cut. It is, if the bytes
+ * from the damage on are, or at least could be, exactly the records up to `base`.
+ */
+static int
+is_damaged_seal(const struct tail *tail, int64_t base, bool *is)
+{
+	const struct segment *segment = tail->segment;
+	struct segment walk = { .fd = segment->fd, .format = segment->format, .end = segment->end,
+		.bytes = segment->bytes };
+	int64_t missing = base - segment->end;
+	int64_t smallest = (int64_t)record_header_bytes(segment->format) + 1;
+	int64_t rest, content_end;
+	int error;
+
+	*is = false;
+	content_end = scan_content_end(segment->fd, segment->bytes, tail->file_bytes);
+	if (content_end == -1)
+		return -1;
+	rest = content_end - segment->bytes;
+	if (missing <= 0 || rest == 0)
+		return 0;
+	index_init(&walk.index, INT64_MAX / 2);
+	error = segment_walk(&walk, tail->file_bytes, INT64_MAX) == -1 ? errno : 0;
+	index_free(&walk.index);
+	if (error == 0)
+		*is = walk.end == base;
+	else if (error == EBADMSG)
+		*is = missing <= rest / smallest && missing >= (rest + RECORD_MAX_BYTES - 1) / RECORD_MAX_BYTES;
+	errno = error;
+	return error == 0 || error == EBADMSG ? 0 : -1;
+}
+
+/* Is the empty segment `base` the one that follows the tail? */
+static int
+follows(const struct tail *tail, int64_t base, bool *follows)
+{
+	*follows = base == tail->segment->end;
+	if (*follows || tail->segment->bytes == tail->file_bytes)
+		return 0;
+	return is_damaged_seal(tail, base, follows);
+}
+
+static void
+drop_foreign(struct recovery *r, size_t at)
+{
+	char name[SEGMENT_NAME_BYTES];
+
+	segment_name(name, r->listing->segments[at].base);
+	listing_report_foreign(r->name, name, "it is empty, and the segment before it does not end at its offset");
+	listing_remove(r->listing, at);
+}
+
+/*
+ * Sorts out the empty segments: of those behind entry `last`, the tail's, one can be the active segment, which then is
+ * the last in the listing; all others are foreign. Returns 0, or -1 with `why`.
+ */
+static int
+settle_empty(struct recovery *r, const struct tail *tail, size_t last)
+{
+	struct listing *listing = r->listing;
+	size_t active = last;
+
+	for (size_t i = last + 1; i < listing->count && active == last; i++) {
+		bool ours;
+
+		if (follows(tail, listing->segments[i].base, &ours) == -1)
+			return refuse_errno(r, tail->segment->base, "read");
+		if (ours)
+			active = i;
+	}
+	for (size_t i = listing->count; i-- > 0;)
+		if (listing->segments[i].bytes == 0 && i != active)
+			drop_foreign(r, i);
+	return 0;
+}
+
+/* There are only empty segments: the log is the first that the watermark allows, the others are foreign. */
+static void
+settle_only_empty(struct recovery *r)
+{
+	struct listing *listing = r->listing;
+	size_t chosen = 0;
+
+	for (size_t i = listing->count; i-- > 0;)
+		if (listing->segments[i].base >= r->published_end)
+			chosen = i;
+	for (size_t i = listing->count; i-- > 0;)
+		if (i != chosen)
+			drop_foreign(r, i);
+}
+
+static int
+check_published(struct recovery *r, int64_t end)
+{
+	if (end >= r->published_end)
+		return 0;
+	return refuse(r, "%s: the log on disk ends at offset %" PRId64 ", but %" PRId64 " had been published: records "
+	    "that were acknowledged are gone. Nothing was changed. Restore the directory from a copy; or stop and "
+	    "start the whole broker to go on with what is there", r->name, end, r->published_end);
+}
+
+static void
+report_damaged_seal(const struct recovery *r, const struct tail *tail)
+{
+	char file[SEGMENT_NAME_BYTES];
+
+	segment_name(file, tail->segment->base);
+	log_error("%s/%s: damaged at position %" PRId64 ", offset %" PRId64 " (%s), in a sealed segment: it is left as it "
+	    "is. Restore the file from a copy and restart the broker", r->name, file, tail->segment->bytes,
+	    tail->segment->end, verdict_text(tail->scan.verdict));
+}
+
+/* Sizes and names alone show some damage in the sealed segments: that is reported now, and changes nothing. */
+static void
+report_visible_damage(const struct recovery *r)
+{
+	const struct listing_segment *segments = r->listing->segments;
+	int64_t smallest = (int64_t)record_header_bytes(r->settings->record_format) + 1;
+
+	for (size_t i = 0; i + 1 < r->listing->count; i++) {
+		int64_t bytes = segments[i].bytes, next = segments[i + 1].base, records = next - segments[i].base;
+		char file[SEGMENT_NAME_BYTES];
+
+		segment_name(file, segments[i].base);
+		if (records > bytes / smallest)
+			log_error("%s/%s: its %" PRId64 " bytes cannot hold the records up to offset %" PRId64 ", where the "
+			    "next segment begins: a segment is missing or cut short, reading the gap gives an error. "
+			    "Restore the files from a copy and restart the broker", r->name, file, bytes, next);
+		else if (records < (bytes + RECORD_MAX_BYTES - 1) / RECORD_MAX_BYTES)
+			log_error("%s/%s: its %" PRId64 " bytes reach beyond offset %" PRId64 ", where the next segment "
+			    "begins: they overlap. Both are left as they are; compare the directory with a copy",
+			    r->name, file, bytes, next);
+	}
+}
+
+/* ---- cut ---- */
+
+/* Do the bytes from `from` to `to` of fd already stand in the file `name`? -1 with errno when that cannot be told. */
+static int
+holds_same(int dir_fd, const char *name, int fd, int64_t from, int64_t to, bool *same)
+{
+	uint8_t ours[COPY_BYTES], theirs[COPY_BYTES];
+	int other = syscalls.open(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+	ssize_t n = 0;
+
+	*same = false;
+	if (other == -1)
+		return errno == ELOOP ? 0 : -1;
+	*same = segment_file_bytes(other) == to - from;
+	for (int64_t at = from; *same && at < to; at += n) {
+		size_t wanted = to - at < COPY_BYTES ? (size_t)(to - at) : COPY_BYTES;
+
+		n = segment_read(fd, ours, wanted, at);
+		*same = n > 0 && segment_read(other, theirs, (size_t)n, at - from) == n
+		    && memcmp(ours, theirs, (size_t)n) == 0;
+	}
+	close(other);
+	return 0;
+}
+
+/*
+ * The name for a copy of what is cut: the first that is free; or one that holds these bytes already, since an earlier
+ * recovery came as far as that. Returns 0, or -1 with errno.
+ */
+static int
+choose_cut_name(const struct recovery *r, int fd, int64_t base, int64_t from, int64_t to, char *name, bool *there)
+{
+	for (int n = 1;; n++) {
+		if (n == 1)
+			snprintf(name, SEGMENT_NAME_BYTES, "%020" PRId64 ".cut", base);
+		else
+			snprintf(name, SEGMENT_NAME_BYTES, "%020" PRId64 ".cut.%d", base, n);
+		if (holds_same(r->dir_fd, name, fd, from, to, there) == -1)
+			return errno == ENOENT ? 0 : -1;
+		if (*there)
+			return 0;
+	}
+}
+
+static int
+copy_bytes(int to_fd, int from_fd, int64_t from, int64_t to)
+{
+	uint8_t bytes[COPY_BYTES];
+
+	for (int64_t at = from; at < to;) {
+		ssize_t n = segment_read(from_fd, bytes, to - at < COPY_BYTES ? (size_t)(to - at) : COPY_BYTES, at);
+
+		if (n == 0)
+			errno = EIO;
+		if (n <= 0 || segment_write(to_fd, bytes, (size_t)n, at - from) == -1)
+			return -1;
+		at += n;
+	}
+	return syscalls.fdatasync(to_fd);
+}
+
+/* Copies the bytes into a new file, forced, under a temporary name first: a copy under its name is a whole one. */
+static int
+write_copy(const struct recovery *r, int fd, int64_t base, int64_t from, int64_t to, const char *name)
+{
+	char temporary[SEGMENT_NAME_BYTES];
+	int copy, error;
+
+	snprintf(temporary, sizeof(temporary), "%020" PRId64 ".cut.tmp", base);
+	copy = segment_create_file(r->dir_fd, temporary);
+	if (copy == -1)
+		return -1;
+	if (copy_bytes(copy, fd, from, to) == 0 && syscalls.rename(r->dir_fd, temporary, name) == 0) {
+		close(copy);
+		return 0;
+	}
+	error = errno;
+	close(copy);
+	syscalls.unlink(r->dir_fd, temporary);
+	errno = error;
+	return -1;
+}
+
+static int
+copy_aside(const struct recovery *r, int fd, int64_t base, int64_t from, int64_t to, char *name)
+{
+	bool there = false;
+
+	if (choose_cut_name(r, fd, base, from, to, name, &there) == -1)
+		return -1;
+	if (!there && write_copy(r, fd, base, from, to, name) == -1)
+		return -1;
+	/* Also for one that was there: the recovery that wrote it may have ended before this. */
+	return syscalls.fsync(r->dir_fd);
+}
+
+/* Is what stands behind the end one record that was not written to its end, and nothing else? */
+static int
+is_torn_record(const struct recovery *r, const struct tail *tail, int64_t content_end, bool *torn)
+{
+	bool holds = false;
+
+	*torn = false;
+	if (tail->scan.verdict != RECORD_INCOMPLETE)
+		return 0;
+	/* A damaged length can swallow good records. Only their sums can tell, so in plain they are not found. */
+	if (r->settings->record_format == RECORD_CRC32C
+	    && scan_holds_record(tail->segment->fd, tail->scan.position, content_end, &holds) == -1)
+		return -1;
+	*torn = !holds && !tail->doubtful;
+	return 0;
+}
+
+/* Copies what is worth it and reports; nothing has been cut yet. */
+static int
+save_and_report(struct recovery *r, const struct tail *tail, int64_t content_end)
+{
+	int64_t base = tail->segment->base, position = tail->scan.position;
+	char file[SEGMENT_NAME_BYTES], name[SEGMENT_NAME_BYTES];
+	bool torn;
+
+	segment_name(file, base);
+	if (is_torn_record(r, tail, content_end, &torn) == -1)
+		return refuse_errno(r, base, "read");
+	r->truncated_bytes = content_end - position;
+	if (torn) {
+		log_info("%s/%s: cutting %" PRId64 " bytes of an incomplete record at position %" PRId64 ", offset %" PRId64
+		    ": its write was interrupted", r->name, file, r->truncated_bytes, position, tail->segment->end);
+		return 0;
+	}
+	if (copy_aside(r, tail->segment->fd, base, position, content_end, name) == -1)
+		return refuse_errno(r, base, "copy aside what must be cut from");
+	log_warning("%s/%s: cutting %" PRId64 " bytes from position %" PRId64 ", offset %" PRId64 " on: %s stands there. "
+	    "Records may be lost; what is cut was copied to %s/%s", r->name, file, r->truncated_bytes, position,
+	    tail->segment->end, verdict_text(tail->scan.verdict), r->name, name);
+	return 0;
+}
+
+/* Removes what stands behind the end: durably before anything can be appended, or the dead would come back. */
+static int
+cut_tail(struct recovery *r, const struct tail *tail)
+{
+	int64_t base = tail->segment->base, position = tail->scan.position;
+	int64_t content_end;
+
+	if (position == tail->file_bytes)
+		return 0;
+	content_end = scan_content_end(tail->segment->fd, position, tail->file_bytes);
+	if (content_end == -1)
+		return refuse_errno(r, base, "read");
+	/* Zeros within a record belong to it. */
+	if (content_end < tail->scan.verdict_end)
+		content_end = tail->scan.verdict_end;
+	if (content_end > position && save_and_report(r, tail, content_end) == -1)
+		return -1;
+	if (segment_truncate(tail->segment->fd, position) == -1 || syscalls.fdatasync(tail->segment->fd) == -1)
+		return refuse_errno(r, base, "cut");
+	return 0;
+}
+
+/* ---- settle ---- */
+
+static void
+remove_leftovers(const struct recovery *r)
+{
+	for (size_t i = 0; i < r->listing->leftover_count; i++) {
+		const char *name = r->listing->leftovers[i];
+
+		if (syscalls.unlink(r->dir_fd, name) == -1 && errno != ENOENT)
+			log_warning("%s/%s: cannot remove this left-over: %s; it does no harm", r->name, name,
+			    strerror(errno));
+	}
+}
+
+/* Recovered is not durable yet: a process that died has left pages that no force has reached. */
+static int
+force_all(struct recovery *r)
+{
+	int64_t base = r->active->base;
+	bool empty = r->listing->count <= 1 && r->active->bytes == 0;
+
+	if (syscalls.fdatasync(r->active->fd) == -1)
+		return refuse_errno(r, base, "force");
+	if (syscalls.fsync(r->dir_fd) == -1)
+		return refuse_errno(r, base, "force the directory of");
+	/* The directory itself may be new, from us or from a start that got no further. Nothing was appended then. */
+	if (empty && syscalls.fsync(r->data_fd) == -1)
+		return refuse_errno(r, base, "force the directory above that of");
+	return 0;
+}
+
+static int
+create_first(struct recovery *r)
+{
+	r->active = roll_create_segment(r->dir_fd, 0, r->settings->record_format, r->settings->index_interval_bytes);
+	if (r->active == NULL)
+		return refuse_errno(r, 0, "create");
+	if (syscalls.fdatasync(r->active->fd) == 0 && roll_publish_segment(r->dir_fd, 0) == 0)
+		return 0;
+	return refuse_errno(r, 0, "create");
+}
+
+/* Opens an empty segment as the active one. */
+static int
+open_empty(struct recovery *r, int64_t base)
+{
+	struct tail tail;
+
+	if (read_tail(r, &tail, base) == -1)
+		return -1;
+	r->active = tail.segment;
+	if (tail.file_bytes == 0)
+		return 0;
+	return refuse(r, "%s/%020" PRId64 ".log: changed while it was being opened: another process writes here",
+	    r->name, base);
+}
+
+static int
+recover_empty(struct recovery *r)
+{
+	int64_t base;
+
+	if (r->listing->count > 1)
+		settle_only_empty(r);
+	base = r->listing->count == 0 ? 0 : r->listing->segments[0].base;
+	if (check_published(r, base) == -1)
+		return -1;
+	return r->listing->count == 0 ? create_first(r) : open_empty(r, base);
+}
+
+/* The log has records. On return the tail's reference is the caller's. */
+static int
+recover_tail(struct recovery *r, struct tail *tail, size_t last)
+{
+	int64_t active_base;
+
+	if (check_format(r, tail, last) == -1 || settle_empty(r, tail, last) == -1)
+		return -1;
+	active_base = r->listing->segments[r->listing->count - 1].base;
+	if (active_base != tail->segment->base) {
+		/* The tail is sealed, whatever its bytes are. */
+		if (check_published(r, active_base) == -1)
+			return -1;
+		if (tail->segment->bytes != tail->file_bytes)
+			report_damaged_seal(r, tail);
+		return open_empty(r, active_base);
+	}
+	if (check_published(r, tail->segment->end) == -1 || cut_tail(r, tail) == -1)
+		return -1;
+	segment_hold(tail->segment);
+	r->active = tail->segment;
+	return 0;
+}
+
+static int
+recover(struct recovery *r)
+{
+	size_t last = r->listing->count;
+	struct tail tail;
+	int done;
+
+	while (last > 0 && r->listing->segments[last - 1].bytes == 0)
+		last--;
+	if (last == 0)
+		return recover_empty(r);
+	if (read_tail(r, &tail, r->listing->segments[last - 1].base) == -1)
+		return -1;
+	done = recover_tail(r, &tail, last - 1);
+	segment_drop(tail.segment);
+	return done;
+}
+
+int
+recovery_run(struct recovery *recovery)
+{
+	recovery->active = NULL;
+	recovery->truncated_bytes = 0;
+	if (recover(recovery) == -1)
+		goto fail;
+	remove_leftovers(recovery);
+	if (force_all(recovery) == -1)
+		goto fail;
+	report_visible_damage(recovery);
+	return 0;
+fail:
+	segment_drop(recovery->active);
+	recovery->active = NULL;
+	return -1;
+}

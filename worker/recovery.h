@@ -1,0 +1,38 @@
+/*
+ * Recovery: what the log in a directory is, after whatever has happened to it. Decides which segment is the active
+ * one and where the log ends, refuses a log that is not what the settings and the published watermark say, and only
+ * then changes anything: removes, durably, what stands behind the end. Owns that order; knows nothing of a running
+ * partition.
+ *
+ * Only the last segment is ever cut. Each step can be interrupted at any point and the whole be run again.
+ */
+#ifndef WORKER_RECOVERY_H
+#define WORKER_RECOVERY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "worker/listing.h"
+#include "worker/partition.h"
+#include "worker/segment.h"
+
+struct recovery {
+	/* Set by the caller. */
+	int data_fd;			/* the directory above */
+	int dir_fd;
+	const char *name;		/* of the directory, for log lines */
+	const struct partition_settings *settings;
+	int64_t published_end;		/* see partition_open */
+	struct listing *listing;	/* afterwards: the segments of the log, the active one last */
+	char *why;			/* PARTITION_WHY_BYTES */
+
+	/* Results. */
+	struct segment *active;		/* opened, indexed, forced; one reference */
+	int64_t truncated_bytes;
+};
+
+/* Returns 0, or -1 with the reason in `why`; the log is then closed, and untouched unless a step of the cut failed. */
+int recovery_run(struct recovery *recovery);
+
+#endif

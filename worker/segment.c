@@ -1,0 +1,289 @@
+/* One segment file, read and written at known positions only: there is no file offset that threads could disturb. */
+#include "worker/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "worker/syscalls.h"
+
+enum {
+	LENGTH_BYTES = 4,
+	WALK_WINDOW_BYTES = 256 * 1024,
+	LOCATE_WINDOW_BYTES = 8 * 1024,		/* an index interval by default, and then some */
+};
+
+/* Bytes of the file in memory, for the walk from length to length. */
+struct window {
+	uint8_t *buffer;
+	size_t capacity;
+	size_t filled;
+	int64_t position;	/* in the file, of buffer[0] */
+};
+
+void
+segment_name(char *to, int64_t base)
+{
+	snprintf(to, SEGMENT_NAME_BYTES, "%020" PRId64 ".log", base);
+}
+
+void
+segment_temporary_name(char *to, int64_t base)
+{
+	snprintf(to, SEGMENT_NAME_BYTES, "%020" PRId64 ".log.tmp", base);
+}
+
+struct segment *
+segment_new(int fd, int64_t base, enum record_format format, int64_t index_interval_bytes)
+{
+	struct segment *segment = calloc(1, sizeof(*segment));
+
+	if (segment == NULL)
+		return NULL;
+	atomic_init(&segment->references, 1);
+	segment->fd = fd;
+	segment->format = format;
+	segment->base = base;
+	segment->end = base;
+	index_init(&segment->index, index_interval_bytes);
+	return segment;
+}
+
+void
+segment_hold(struct segment *segment)
+{
+	atomic_fetch_add_explicit(&segment->references, 1, memory_order_relaxed);
+}
+
+void
+segment_drop(struct segment *segment)
+{
+	if (segment == NULL || atomic_fetch_sub_explicit(&segment->references, 1, memory_order_acq_rel) != 1)
+		return;
+	close(segment->fd);
+	index_free(&segment->index);
+	free(segment);
+}
+
+int
+segment_open_file(int dir_fd, int64_t base, int flags)
+{
+	char name[SEGMENT_NAME_BYTES];
+	struct stat st;
+	int fd;
+
+	segment_name(name, base);
+	/* O_NONBLOCK: a pipe put there since the listing must not hold us up. It means nothing to a regular file. */
+	fd = syscalls.open(dir_fd, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+	if (fd == -1)
+		return -1;
+	if (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode)) {
+		close(fd);
+		errno = EIO;
+		return -1;
+	}
+	return fd;
+}
+
+int
+segment_create_file(int dir_fd, const char *name)
+{
+	int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+	int fd = syscalls.open(dir_fd, name, flags, SEGMENT_FILE_MODE);
+
+	if (fd == -1 && errno == EEXIST && syscalls.unlink(dir_fd, name) == 0)
+		fd = syscalls.open(dir_fd, name, flags, SEGMENT_FILE_MODE);
+	if (fd == -1)
+		return -1;
+	if (fchmod(fd, SEGMENT_FILE_MODE) == -1) {
+		int error = errno;
+
+		close(fd);
+		syscalls.unlink(dir_fd, name);
+		errno = error;
+		return -1;
+	}
+	return fd;
+}
+
+int64_t
+segment_file_bytes(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == -1 ? -1 : (int64_t)st.st_size;
+}
+
+int
+segment_write(int fd, const void *from, size_t bytes, int64_t position)
+{
+	const uint8_t *p = from;
+
+	while (bytes > 0) {
+		ssize_t n = syscalls.pwrite(fd, p, bytes, position);
+
+		if (n == -1 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			errno = n == 0 ? EIO : errno;
+			return -1;
+		}
+		p += n;
+		bytes -= (size_t)n;
+		position += n;
+	}
+	return 0;
+}
+
+ssize_t
+segment_read(int fd, void *to, size_t bytes, int64_t position)
+{
+	size_t got = 0;
+
+	while (got < bytes) {
+		ssize_t n = syscalls.pread(fd, (uint8_t *)to + got, bytes - got, position + (int64_t)got);
+
+		if (n == -1 && errno == EINTR)
+			continue;
+		if (n == -1)
+			return -1;
+		if (n == 0)
+			break;
+		got += (size_t)n;
+	}
+	return (ssize_t)got;
+}
+
+int
+segment_truncate(int fd, int64_t bytes)
+{
+	int done;
+
+	do
+		done = syscalls.ftruncate(fd, bytes);
+	while (done == -1 && errno == EINTR);
+	return done;
+}
+
+/* Notes the batch in the index as if it were written, and checks that it is what the caller says. */
+static int
+note_batch(struct segment *segment, const uint8_t *p, size_t bytes, int64_t count)
+{
+	int64_t position = segment->bytes;
+
+	for (int64_t i = 0; i < count; i++) {
+		size_t n = bytes < LENGTH_BYTES ? 0 : segment_record_bytes(segment->format, p);
+
+		if (n == 0 || n > bytes) {
+			errno = EINVAL;
+			return -1;
+		}
+		if (index_note(&segment->index, segment->end + i, position) == -1)
+			return -1;
+		p += n;
+		bytes -= n;
+		position += (int64_t)n;
+	}
+	errno = EINVAL;
+	return bytes == 0 ? 0 : -1;
+}
+
+int
+segment_append(struct segment *segment, const uint8_t *records, size_t bytes, int64_t count)
+{
+	size_t marks = segment->index.count;
+
+	if (note_batch(segment, records, bytes, count) == -1
+	    || segment_write(segment->fd, records, bytes, segment->bytes) == -1) {
+		index_cut(&segment->index, marks);
+		return -1;
+	}
+	segment->end += count;
+	segment->bytes += (int64_t)bytes;
+	return 0;
+}
+
+/* The length word at `position`, all of it before `end`; or NULL with errno (EBADMSG: the file ends inside). */
+static const uint8_t *
+window_at(struct window *window, int fd, int64_t position, int64_t end)
+{
+	int64_t left = end - position;
+
+	if (position < window->position || position + LENGTH_BYTES > window->position + (int64_t)window->filled) {
+		size_t wanted = left < (int64_t)window->capacity ? (size_t)left : window->capacity;
+		ssize_t n = segment_read(fd, window->buffer, wanted, position);
+
+		if (n == -1)
+			return NULL;
+		window->filled = (size_t)n;
+		window->position = position;
+		if (n < LENGTH_BYTES) {
+			errno = EBADMSG;
+			return NULL;
+		}
+	}
+	return window->buffer + (position - window->position);
+}
+
+/* Bytes of the record at `position`, which ends at or before `end`; or -1 with errno. */
+static int64_t
+step(const struct segment *segment, struct window *window, int64_t position, int64_t end)
+{
+	const uint8_t *p = window_at(window, segment->fd, position, end);
+	int64_t bytes;
+
+	if (p == NULL)
+		return -1;
+	bytes = (int64_t)segment_record_bytes(segment->format, p);
+	if (bytes == 0 || bytes > end - position) {
+		errno = EBADMSG;
+		return -1;
+	}
+	return bytes;
+}
+
+int
+segment_walk(struct segment *segment, int64_t file_bytes, int64_t limit)
+{
+	struct window window = { .buffer = malloc(WALK_WINDOW_BYTES), .capacity = WALK_WINDOW_BYTES };
+	int64_t bytes = 0;
+
+	if (window.buffer == NULL)
+		return -1;
+	while (segment->end < limit && segment->bytes < file_bytes) {
+		bytes = step(segment, &window, segment->bytes, file_bytes);
+		if (bytes != -1 && index_note(&segment->index, segment->end, segment->bytes) == -1)
+			bytes = -1;
+		if (bytes == -1)
+			break;
+		segment->end++;
+		segment->bytes += bytes;
+	}
+	free(window.buffer);
+	return bytes == -1 ? -1 : 0;
+}
+
+int
+segment_locate(const struct segment *segment, int64_t offset, int64_t *position)
+{
+	uint8_t buffer[LOCATE_WINDOW_BYTES];
+	struct window window = { .buffer = buffer, .capacity = sizeof(buffer) };
+	struct index_mark at = { .offset = segment->base };
+
+	if (segment->index.count > 0)
+		at = index_nearest(&segment->index, offset);
+	while (at.offset < offset) {
+		int64_t bytes = step(segment, &window, at.position, segment->bytes);
+
+		if (bytes == -1)
+			return -1;
+		at.offset++;
+		at.position += bytes;
+	}
+	*position = at.position;
+	return 0;
+}

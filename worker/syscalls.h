@@ -1,0 +1,26 @@
+/*
+ * The system calls of the storage that can fail in interesting ways, behind one table of pointers, so that "the
+ * third barrier fails" is a unit test. The table is set before the first thread starts and not changed after.
+ */
+#ifndef WORKER_SYSCALLS_H
+#define WORKER_SYSCALLS_H
+
+#include <sys/types.h>
+
+struct syscalls {
+	int (*open)(int dir_fd, const char *name, int flags, mode_t mode);	/* openat */
+	int (*mkdir)(int dir_fd, const char *name, mode_t mode);		/* mkdirat */
+	ssize_t (*pread)(int fd, void *to, size_t size, off_t position);
+	ssize_t (*pwrite)(int fd, const void *from, size_t size, off_t position);
+	int (*ftruncate)(int fd, off_t size);
+	int (*fdatasync)(int fd);
+	int (*fsync)(int fd);			/* of directories */
+	int (*rename)(int dir_fd, const char *from, const char *to);		/* renameat within one directory */
+	int (*unlink)(int dir_fd, const char *name);				/* unlinkat */
+	ssize_t (*sendfile)(int to_fd, int from_fd, off_t *position, size_t size);
+};
+
+/* The table in use: the kernel's calls, unless a test has put others there. */
+extern struct syscalls syscalls;
+
+#endif
