@@ -153,6 +153,17 @@ on_accept_error(struct evconnlistener *listener, void *context)
 
 /* ---- requests ---- */
 
+/* evhttp frees the connection right behind this: the next sweep, in the next turn of the loop, closes it. */
+static void
+on_complete(struct evhttp_request *request, void *context)
+{
+	struct http *http = context;
+
+	(void)request;
+	evtimer_del(http->sweep);
+	sweep_later(http, 0);
+}
+
 static void
 answer(struct evhttp_request *request, int status, const char *content_type, struct evbuffer *body)
 {
@@ -233,6 +244,7 @@ on_request(struct evhttp_request *request, void *context)
 	const char *path = path_of(request);
 	const struct http_page *page = http->pages;
 
+	evhttp_request_set_on_complete_cb(request, on_complete, http);
 	while (page->path != NULL && strcmp(page->path, path) != 0)
 		page++;
 	if (page->path == NULL) {

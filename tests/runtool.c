@@ -83,6 +83,10 @@ run_start_into(struct run *run, const char *address, const char *command, int in
 		become_tool(program, address, command, input_fd, run->output, run->errors);
 	if (ends[0] >= 0)
 		close(ends[0]);
+	if (output_fd >= 0) {	/* or the one who reads it would never see its end */
+		close(run->output);
+		run->output = run_file("", 0);
+	}
 }
 
 void

@@ -12,6 +12,13 @@ static struct hold held[HOLDS];
 /* Only its address counts. */
 static struct lane *const lane = (struct lane *)&holds;
 
+static void
+begin(void)
+{
+	memset(&holds, 0, sizeof(holds));
+	memset(held, 0, sizeof(held));
+}
+
 static size_t
 length(const struct hold *chain)
 {
@@ -183,6 +190,7 @@ main(void)
 	Suite *suite = suite_create("hold");
 	TCase *tests = tcase_create("hold");
 
+	tcase_add_checked_fixture(tests, begin, NULL);
 	tcase_add_test(tests, an_empty_list);
 	tcase_add_test(tests, due_with_the_last_missing_byte);
 	tcase_add_test(tests, due_at_once_when_nothing_is_missing);

@@ -476,6 +476,7 @@ START_TEST(at_once_twenty_times)
 	}
 	if (wire_now_ms() - start_ms < 9000)
 		ck_assert_int_eq(broker_count_log(&broker, ", restarting"), 20);
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 0));
 	stop(&broker);
 }
 END_TEST
