@@ -45,7 +45,8 @@ struct partition {
 	bool begun;			/* an offset of it has been accepted by the broker */
 	int32_t range_retries;
 	int64_t answer_due_ns, retry_ns, backoff_ms;
-	int64_t progress_ns;		/* when it last came forward, or was able to */
+	int64_t tried_ns;		/* when the last request was begun, connecting included */
+	int64_t failing_ns;		/* since when nothing has come of them; 0: all is well */
 };
 
 struct consume {
@@ -183,7 +184,6 @@ init_partition(struct consume *consume, struct partition *partition, const struc
 
 	partition->number = number;
 	partition->backoff_ms = CONSUME_BACKOFF_FIRST_MS;
-	partition->progress_ns = clock_now_ns();
 	partition->reader = (struct reader){ .format = (enum record_format)topic->record_format,
 		.position = first_position(options, log), .end = last_position(options, log),
 		.max_bytes = options->max_bytes, .ask_bytes = options->max_bytes };
@@ -220,14 +220,19 @@ init_partitions(struct consume *consume, const struct wire_topic *topic)
 	return result;
 }
 
-/* Gives up when there has been no progress for the user's time; else sets the time of the next try. */
+/*
+ * Gives up when there has been no progress for the user's time (which is what a missing answer means by itself); else
+ * sets the time of the next try.
+ */
 static int
 try_again_later(struct consume *consume, struct partition *partition, enum client_status status, const char *why)
 {
 	int64_t now = clock_now_ns();
 
 	partition->asked = false;
-	if (now - partition->progress_ns >= consume->options->timeout_ns) {
+	if (partition->failing_ns == 0)
+		partition->failing_ns = status == CLIENT_UNREACHABLE ? partition->tried_ns : now;
+	if (status == CLIENT_TIMEOUT || now - partition->failing_ns >= consume->options->timeout_ns) {
 		tool_say("%s/%d: no progress at offset %" PRId64 ": %s", consume->topic, partition->number,
 		    partition->reader.position, why);
 		return status == CLIENT_UNREACHABLE ? TOOL_UNREACHABLE : TOOL_TIMEOUT;
@@ -264,13 +269,17 @@ recover(struct consume *consume, struct partition *partition, enum client_status
 static enum client_status
 connect_partition(struct consume *consume, struct partition *partition)
 {
+	enum client_status status;
+
 	if (partition->client == NULL)
 		partition->client = client_new(consume->options->address, tool_stop_fd());
 	if (partition->client == NULL)
 		return CLIENT_NO_MEMORY;
 	if (client_connected(partition->client))
 		return CLIENT_OK;
-	return client_connect(partition->client, tool_deadline(consume->options));
+	status = client_connect(partition->client, tool_deadline(consume->options));
+	/* A host that does not answer is as unreachable as one that refuses. */
+	return status == CLIENT_TIMEOUT ? CLIENT_UNREACHABLE : status;
 }
 
 static int
@@ -280,8 +289,10 @@ ask(struct consume *consume, struct partition *partition)
 		.offset = partition->reader.position, .max_bytes = partition->reader.ask_bytes,
 		.held = consume->waits, .max_wait_ms = CONSUME_WAIT_MS, .min_bytes = 1 };
 	uint8_t frame[WIRE_HEAD_MAX_BYTES];
-	enum client_status status = connect_partition(consume, partition);
+	enum client_status status;
 
+	partition->tried_ns = clock_now_ns();
+	status = connect_partition(consume, partition);
 	if (status == CLIENT_NO_MEMORY && partition->client == NULL) {
 		tool_say("out of memory");
 		return TOOL_INTERNAL;
@@ -300,7 +311,7 @@ ask(struct consume *consume, struct partition *partition)
 static void
 note_progress(struct consume *consume, struct partition *partition)
 {
-	partition->progress_ns = clock_now_ns();
+	partition->failing_ns = 0;
 	partition->backoff_ms = CONSUME_BACKOFF_FIRST_MS;
 	partition->retry_ns = 0;
 	partition->range_retries = 0;
@@ -345,7 +356,7 @@ report(struct consume *consume, struct partition *partition, enum reader_verdict
 			return CONSUME_GOING;
 		snprintf(why, sizeof(why), "the log ends at %" PRId64 " and not at %" PRId64 " as it did at the start",
 		    high_watermark, reader->end);
-		return try_again_later(consume, partition, CLIENT_TIMEOUT, why);
+		return try_again_later(consume, partition, CLIENT_LOST, why);
 	case READER_STUCK:
 		tool_say("%s/%d: the record at offset %" PRId64 ", of %zu bytes, did not come whole although %d bytes were "
 		    "asked for", consume->topic, partition->number, reader->position, batch->stuck_bytes,
@@ -377,8 +388,6 @@ take_records(struct consume *consume, struct partition *partition, const struct 
 	delivered = deliver(consume, partition->reader.format, fetched->payload, &batch);
 	if (delivered != CONSUME_GOING)
 		return delivered;
-	if (batch.records > 0)
-		partition->progress_ns = clock_now_ns();	/* a reader of ours that is slow is no fault of the broker's */
 	return result != CONSUME_GOING ? result : report(consume, partition, verdict, &batch, fetched->high_watermark);
 }
 
@@ -461,7 +470,6 @@ move_on(struct consume *consume)
 		if (consume->first_active == consume->count)
 			break;
 		done[1].client = done->client;
-		done[1].progress_ns = clock_now_ns();
 		done->client = NULL;
 	}
 }

@@ -2,9 +2,10 @@
  * `logbroker VERB`: what a person or a script does with a broker. This file holds the verbs' table and starts one.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
+#include <unistd.h>
 
 #include "client/options.h"
 #include "client/tool.h"
@@ -75,12 +76,26 @@ end_of_help(void)
 	return fflush(stdout) == 0 || errno == EPIPE ? TOOL_DONE : TOOL_INTERNAL;
 }
 
+/*
+ * A standard descriptor that was closed for us must not become a socket. In its place stands one that fails the way a
+ * closed one does.
+ */
+static void
+occupy_standard_descriptors(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			_exit(TOOL_INTERNAL);
+	}
+}
+
 int
 main(int argc, char **argv)
 {
 	const struct verb *verb;
 	struct options options;
 
+	occupy_standard_descriptors();
 	signal(SIGPIPE, SIG_IGN);
 	switch (options_read(argc, argv, verbs, &verb, &options)) {
 	case OPTIONS_RUN:

@@ -236,7 +236,7 @@ judge(struct produce *produce, enum client_status status)
 		return tool_exit_code(status);
 	case CLIENT_LOST:
 	case CLIENT_BROKEN:
-		return TOOL_PARTLY;
+		return totals->sent > 0 ? TOOL_PARTLY : tool_exit_code(status);
 	default:
 		return TOOL_INTERNAL;
 	}

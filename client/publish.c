@@ -17,7 +17,7 @@
 
 enum {
 	PUBLISH_BATCH_BYTES = 256 * 1024,	/* a request is closed before it would grow beyond that */
-	PUBLISH_FIRST_BYTES = 4 * 1024,
+	PUBLISH_FIRST_BYTES = 512,
 	PUBLISH_FLIGHT_MAX = 32,		/* requests */
 	PUBLISH_GATHERED_MAX_BYTES = 16 * 1024 * 1024,	/* in all batches that are not full yet */
 	PUBLISH_SIZE_BYTES = 4,

@@ -61,7 +61,7 @@ frame_bytes(void)
 	return (size_t)(b.end - b.frame);
 }
 
-/* Parses the first `bytes` bytes from memory that ends behind them, so that any further read is seen by the sanitizers. */
+/* Parses the first `bytes` bytes from memory that ends behind them: any further read is seen by the sanitizers. */
 static enum codec_error
 parse_first(size_t bytes, struct codec_request *request)
 {

@@ -363,6 +363,21 @@ START_TEST(bug_A9_a_short_write_leaves_nothing_behind)
 }
 END_TEST
 
+START_TEST(bug_A9_a_failed_write_leaves_no_mark_in_the_index)
+{
+	logkit_begin(&kit, formats[_i], 1 << 20);
+	kit.settings.index_interval_bytes = 1;
+	kit.size_of = odd_size;
+	logkit_open(&kit);
+	logkit_append(&kit, 3, 0);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PWRITE, .at = 1, .error = ENOSPC });
+	ck_assert_int_eq(logkit_try_append(&kit, 20, 50), -1);
+	logkit_append(&kit, 20, 0);
+	logkit_expect(&kit, 0, 23, 0);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(bug_A9_leavings_that_cannot_be_cut_stop_appends_until_they_can)
 {
 	char path[LOGKIT_PATH_BYTES];
@@ -794,6 +809,7 @@ main(void)
 	tcase_add_test(one, a_barrier_makes_what_was_written_before_it_durable);
 	tcase_add_loop_test(one, a_failed_barrier_never_becomes_a_success, 0, 3);
 	tcase_add_loop_test(one, bug_A9_a_short_write_leaves_nothing_behind, 0, 4);
+	tcase_add_loop_test(both, bug_A9_a_failed_write_leaves_no_mark_in_the_index, 0, FORMATS);
 	tcase_add_loop_test(both, bug_A9_leavings_that_cannot_be_cut_stop_appends_until_they_can, 0, FORMATS);
 	tcase_add_loop_test(both, bug_A9_leavings_are_cut_by_a_roll_too, 0, FORMATS);
 	tcase_add_test(one, bug_A13_a_flipped_payload_byte_in_a_sealed_segment);

@@ -81,8 +81,8 @@ START_TEST(A11_last_record_torn_at_every_byte)
 		logkit_expect(&kit, 0, records, 64);
 		logkit_close(&kit);
 	}
-	if (records > 1)
-		ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 0);
+	/* Of the only record these four lengths could be a whole one in plain: copied aside, in doubt. */
+	ck_assert_int_eq(logkit_count_files(&kit, ""), records == 1 && header() == 8 ? 1 + 4 : 1);
 	free(whole);
 	logkit_end(&kit);
 }
@@ -758,6 +758,39 @@ START_TEST(a_torn_segment_with_an_empty_one_too_far_behind_is_cut)
 }
 END_TEST
 
+/* The last record is whole with a wrong sum; an empty segment stands where its bytes could lead, but do not. */
+START_TEST(a_damaged_last_record_with_an_empty_segment_behind_a_gap)
+{
+	make_log(RECORD_CRC32C, 10, 64);
+	put_empty(12);
+	logkit_flip(path, 9 * 72 + 30);
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 9);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 1);
+	logkit_append(&kit, 5, 64);
+	logkit_expect(&kit, 0, 14, 64);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(an_empty_segment_ahead_tells_no_format)
+{
+	uint8_t *whole;
+	size_t bytes;
+
+	make_log(RECORD_CRC32C, 1, 64);
+	whole = logkit_read_file(path, &bytes);
+	put_empty(0);
+	logkit_segment_path(&kit, 5, path);
+	logkit_write_file(path, whole, 40);
+	free(whole);
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_start(kit.p), 5);
+	ck_assert_int_eq(partition_log_end(kit.p), 5);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(what_cannot_be_opened_says_why)
 {
 	char name[LOGKIT_PATH_BYTES];
@@ -852,6 +885,8 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, of_several_empty_segments_the_watermark_chooses);
 	tcase_add_loop_test(tests, bug_A13_damage_in_the_segment_before_an_empty_active_one, 0, 2);
 	tcase_add_loop_test(tests, a_torn_segment_with_an_empty_one_too_far_behind_is_cut, 0, FORMATS);
+	tcase_add_test(tests, a_damaged_last_record_with_an_empty_segment_behind_a_gap);
+	tcase_add_test(tests, an_empty_segment_ahead_tells_no_format);
 	tcase_add_test(tests, what_cannot_be_opened_says_why);
 	tcase_add_test(tests, random_damage_keeps_the_prefix);
 }

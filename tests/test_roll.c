@@ -185,7 +185,7 @@ expect_nothing_of_it(int64_t end)
 	ck_assert_int_eq(partition_log_end(kit.p), end);
 	logkit_expect(&kit, 0, partition_failed(kit.p) ? partition_durable_end(kit.p) : end, 100);
 	if (!partition_failed(kit.p))
-		ck_assert_int_eq(logkit_count_files(&kit, ".log"), partition_segments(kit.p));
+		ck_assert_int_eq(logkit_count_files(&kit, ""), partition_segments(kit.p));
 }
 
 /*

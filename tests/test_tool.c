@@ -174,7 +174,7 @@ START_TEST(help_of_every_verb_has_synopsis_and_examples)
 }
 END_TEST
 
-/* ---- the manual: every option the program knows, and no other ------------------------------------------------------- */
+/* ---- the manual: every option the program knows, and no other -------------------------------------------------- */
 
 /* Adds "-x" or "--word" to the set, each once, with blanks around. */
 static void

@@ -3,7 +3,8 @@
  * stalled answers have deadlines, the client's end and the broker's own are orderly, and a connection whose next
  * request belongs to another group is given away with everything that has been read and not executed.
  *
- * Knows no topics and no records: what a frame means is dispatch's business. The events behind it are in conn.c.
+ * Knows no topics and no records: what a frame means is dispatch's business. This is what those who execute requests
+ * see of it; the inside is in conn_state.h.
  */
 #ifndef WORKER_CONN_H
 #define WORKER_CONN_H
@@ -18,8 +19,7 @@
 #include "worker/output.h"
 #include "worker/worker.h"
 
-struct channel;
-struct event_base;
+struct connections;
 
 /*
  * A PRODUCE on its way, or any answer that stands behind one: answers leave in the order of the requests. Belongs to
@@ -43,38 +43,8 @@ struct reply {
 	int64_t started_ns;
 };
 
-/* All connections of a worker. */
-struct conn_set;
-
-/* `channel` leads to the supervisor: what belongs to another group is queued there. All are borrowed. NULL with errno. */
-struct conn_set *conn_set_new(struct worker *worker, struct event_base *base, struct channel *channel);
-
-/* Closes every connection as it stands. */
-void conn_set_free(struct conn_set *set);
-
-/*
- * Takes over a connection: its socket, the memfd (-1 = none) and what was read before, as they came in `message`.
- * Only without memory is it closed at once, counted.
- */
-void conn_take(struct conn_set *set, const struct message_connection *message, const uint8_t *inline_bytes,
-    int socket_fd, int spill_fd);
-
-/*
- * The body of a turn: works on every ready connection until nothing is ready or some rounds are over, with
- * `write_appends` called between the rounds; then sends. Returns true when there is more to do at once.
- */
-bool conn_turn(struct conn_set *set, void (*write_appends)(struct worker *worker));
-
-/* Stopping: no connection reads or executes any more, what is held is answered at once. */
-void conn_stop_all(struct conn_set *set);
-
-/* Connections that still owe an answer, or whose answers their peers' kernels have not all acknowledged. */
-size_t conn_unfinished(struct conn_set *set);
-
 /* Offers again what dispatch has put off: a segment has been opened, a lane has room. */
-void conn_resume_all(struct conn_set *set);
-
-/* For whoever executes requests. */
+void conn_resume_all(struct connections *set);
 
 /* Has something to do in this turn (again). */
 void conn_schedule(struct conn *conn);

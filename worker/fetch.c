@@ -114,7 +114,7 @@ load_done(struct job *job)
 	if (partition_load_finish(lane->log, lane->load) != 0)
 		lane_report(lane, BOARD_READ, errno, "cannot open a sealed segment");
 	lane->load = NULL;
-	conn_resume_all(lane->worker->conns);
+	conn_resume_all(lane->worker->connections);
 	fetch_wake_due(lane);
 }
 

@@ -30,7 +30,7 @@ struct holds {
 	int64_t next_wake_bytes;	/* no hold is due below it, 0 = look at them all */
 };
 
-/* `missing_bytes` must still be appended until there is enough; 0 = due at once. `hold` stays in place until removed. */
+/* `missing_bytes` must still be appended until there is enough; 0 = due now. `hold` stays in place until removed. */
 void hold_add(struct holds *holds, struct hold *hold, struct lane *lane, int64_t missing_bytes);
 void hold_remove(struct hold *hold);
 

@@ -10,7 +10,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/message.h"
-#include "worker/conn.h"
+#include "worker/connections.h"
 
 static void
 say(struct channel *channel, uint32_t type, const void *payload, size_t size)
@@ -168,7 +168,7 @@ take_connection(struct worker *worker, const struct channel_message *message)
 	memcpy(&head, message->payload, sizeof(head));
 	if (!connection_valid(&head, message))
 		broken(message->type);
-	conn_take(worker->conns, &head, (const uint8_t *)message->payload + sizeof(head), message->descriptors[0],
+	connections_take(worker->connections, &head, (const uint8_t *)message->payload + sizeof(head), message->descriptors[0],
 	    message->descriptor_count == 2 ? message->descriptors[1] : -1);
 }
 

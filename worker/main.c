@@ -18,7 +18,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/message.h"
-#include "worker/conn.h"
+#include "worker/connections.h"
 #include "worker/inbox.h"
 #include "worker/jobs.h"
 #include "worker/lane.h"
@@ -54,7 +54,7 @@ begin_stop(struct process *p)
 	p->stop_deadline_ns = clock_now_ns() + p->worker.drain_timeout_ns;
 	p->worker.stopping = true;
 	p->worker.now_ns = clock_now_ns();
-	conn_stop_all(p->worker.conns);
+	connections_stop(p->worker.connections);
 	event_del(&p->channel_readable);
 	event_del(&p->heartbeat);
 	event_add(&p->heartbeat, &soon);
@@ -197,7 +197,7 @@ stopped(struct process *p)
 	if (p->stop_deadline_ns == 0)
 		return false;
 	forced = produce_force_all(&p->worker) && jobs_outstanding(p->worker.jobs) == 0;
-	answered = conn_unfinished(p->worker.conns) == 0 && (channel_queued(p->channel) == 0 || p->channel_broken);
+	answered = connections_unfinished(p->worker.connections) == 0 && (channel_queued(p->channel) == 0 || p->channel_broken);
 	return forced && (answered || clock_now_ns() >= p->stop_deadline_ns);
 }
 
@@ -208,7 +208,7 @@ run(struct process *p)
 
 	while (!stopped(p)) {
 		event_base_loop(p->base, more ? EVLOOP_NONBLOCK : EVLOOP_ONCE);
-		more = conn_turn(p->worker.conns, produce_write_all);
+		more = connections_turn(p->worker.connections, produce_write_all);
 		flush_channel(p);
 		arm_flush_timer(p);
 	}
@@ -278,8 +278,8 @@ set_up(struct process *p)
 	worker->jobs = jobs_new();
 	if (p->base == NULL || worker->jobs == NULL)
 		log_fatal(1, "cannot set up the event loop: %s", strerror(errno));
-	worker->conns = conn_set_new(worker, p->base, p->channel);
-	if (worker->conns == NULL || lane_create_all(worker) != 0)
+	worker->connections = connections_new(worker, p->base, p->channel);
+	if (worker->connections == NULL || lane_create_all(worker) != 0)
 		log_fatal(1, "no memory for %d partitions", worker->topics.slot_counts[worker->number]);
 	assign_events(p);
 	board_set(&worker->counters->heartbeat_ns, clock_now_ns());
@@ -292,7 +292,7 @@ shut_down(struct process *p)
 	struct worker *worker = &p->worker;
 
 	jobs_free(worker->jobs);
-	conn_set_free(worker->conns);
+	connections_free(worker->connections);
 	lane_free_all(worker);
 	event_base_free(p->base);
 	for (int32_t group = 0; group < worker->topics.group_count; group++)

@@ -48,7 +48,7 @@ enum output_state {
 	OUTPUT_CUT,	/* a file ended inside a slice: what was announced cannot be kept */
 };
 
-/* Sends as much as goes, somewhat more than `budget` bytes at most. */
+/* Sends as much as goes, somewhat more than `budget` at most. SIGPIPE must be ignored: sendfile has no flag for it. */
 enum output_state output_flush(struct output *output, int fd, size_t budget);
 
 /* Drops everything and frees the memory. */

@@ -102,7 +102,8 @@ struct partition_roll;
  * A roll: force and trim the active segment, make the next one under a temporary name, rename it, force the
  * directory. With `bytes` > 0 the `count` encoded records are a batch larger than a segment, which is written into as
  * many new segments as it needs before the first is renamed; the last of them becomes the active one. `records` is
- * borrowed until finish. No append between begin and finish. Returns NULL with errno ENOMEM.
+ * borrowed until finish. No append between begin and finish. Returns NULL with errno ENOMEM, or EINVAL when these
+ * bytes are not that many records or no segment can hold one of them.
  */
 struct partition_roll *partition_roll_begin(struct partition *partition, const uint8_t *records, size_t bytes,
     int32_t count);
@@ -143,7 +144,11 @@ void partition_slice(const struct partition_place *place, int64_t max_bytes, str
 /* Opening and indexing the sealed segment that holds `offset`. Returns NULL with errno (ENOMEM; EIO: no segment holds it). */
 struct partition_load *partition_load_begin(struct partition *partition, int64_t offset);
 void partition_load_run(struct partition_load *load);
-/* Takes over the result and frees the load. Returns 0, or -1 with errno; partition_find then says what can be read. */
+/*
+ * Takes over the result and frees the load. Returns 0 (partition_find then says what can be read: damage is found out
+ * here), or -1 with errno: the segment could not be opened, or memory is out. Then what lies in it is BROKEN with that
+ * errno for a tenth of a second, and COLD again after that.
+ */
 int partition_load_finish(struct partition *partition, struct partition_load *load);
 
 #endif

@@ -129,7 +129,7 @@ resume_stalled(struct worker *worker)
 	if (worker->staged_bytes >= worker->stalled_at_bytes)
 		return;
 	worker->stalled_at_bytes = 0;
-	conn_resume_all(worker->conns);
+	conn_resume_all(worker->connections);
 }
 
 bool

@@ -229,12 +229,12 @@ is_damaged_seal(const struct tail *tail, int64_t base, bool *is)
 
 /* Is the empty segment `base` the one that follows the tail? */
 static int
-follows(const struct tail *tail, int64_t base, bool *follows)
+follows(const struct tail *tail, int64_t base, bool *does)
 {
-	*follows = base == tail->segment->end;
-	if (*follows || tail->segment->bytes == tail->file_bytes)
+	*does = base == tail->segment->end;
+	if (*does || tail->segment->bytes == tail->file_bytes)
 		return 0;
-	return is_damaged_seal(tail, base, follows);
+	return is_damaged_seal(tail, base, does);
 }
 
 static void
@@ -324,8 +324,8 @@ report_visible_damage(const struct recovery *r)
 			    "next segment begins: a segment is missing or cut short, reading the gap gives an error. "
 			    "Restore the files from a copy and restart the broker", r->name, file, bytes, next);
 		else if (records < (bytes + RECORD_MAX_BYTES - 1) / RECORD_MAX_BYTES)
-			log_error("%s/%s: its %" PRId64 " bytes reach beyond offset %" PRId64 ", where the next segment "
-			    "begins: they overlap. Both are left as they are; compare the directory with a copy",
+			log_error("%s/%s: its %" PRId64 " bytes reach beyond offset %" PRId64 ", where the next "
+			    "segment begins: they overlap. Both are left as they are; compare the directory with a copy",
 			    r->name, file, bytes, next);
 	}
 }

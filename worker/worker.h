@@ -2,7 +2,7 @@
  * What all parts of a worker share: its settings, its partitions ("lanes"), the boards, the lists of what must be done
  * in this turn of the loop. One thread owns it all. Knows no libevent, so that requests can be executed in a test.
  *
- * A turn: the loop hands each ready connection to conn_work, which executes every complete frame that is there;
+ * A turn: the loop hands each ready connection to intake, which executes every complete frame that is there;
  * appends are gathered per lane meanwhile; then produce_write_all writes each lane once and answers; then what has been
  * answered is worked on again, and at last everything is sent.
  */
@@ -18,7 +18,7 @@
 #include "common/topics.h"
 #include "worker/jobs.h"
 
-struct conn_set;
+struct connections;
 struct lane;
 
 struct worker {
@@ -36,7 +36,7 @@ struct worker {
 	int data_fd;
 
 	struct jobs *jobs;
-	struct conn_set *conns;
+	struct connections *connections;
 	struct lane *lanes;		/* by slot */
 	int32_t lane_count;
 

@@ -1,0 +1,137 @@
+/*
+ * The inside of a connection, shared by the files that are its parts and by nobody else: conn.c (its state, its answers,
+ * its end), intake.c (bytes to executed frames), move.c (to another worker) and connections.c (events, turns, sending).
+ */
+#ifndef WORKER_CONN_STATE_H
+#define WORKER_CONN_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+
+#include "common/log.h"
+#include "worker/conn.h"
+
+enum { CONN_AREA_BYTES = 512 * 1024 };	/* one read of one connection */
+
+enum { FOREIGN_HTTP, FOREIGN_TLS, FOREIGN_PROXY, FOREIGN_KINDS };
+
+enum phase {
+	SERVING,
+	FINISHING,	/* executes nothing more; sends what it owes, then shuts down writing */
+	DISCARDING,	/* reads and drops until the peer closes, so that no reset destroys answers on their way */
+};
+
+enum blocked {
+	NOT_BLOCKED,
+	BLOCKED_ANSWERS,	/* until nothing is owed */
+	BLOCKED_OUTPUT,		/* until the output has room, or with move_to is empty */
+	BLOCKED_LATER,		/* until conn_resume_all */
+};
+
+struct conn {
+	struct connections *set;
+	TAILQ_ENTRY(conn) all;
+	TAILQ_ENTRY(conn) ready;
+	TAILQ_ENTRY(conn) again;
+	TAILQ_ENTRY(conn) unsent;
+	bool is_ready, is_again, is_unsent;
+
+	int fd;
+	struct event io;		/* EV_READ | EV_CLOSED, edge-triggered */
+	struct event writable;		/* EV_WRITE, while the output is blocked */
+	struct event timer;
+	int64_t timer_ns;		/* when it fires at the latest; 0 = not armed */
+
+	enum phase phase;
+	enum blocked blocked;
+	int32_t move_to;		/* the group that the next request belongs to; -1 = none */
+	bool readable;
+	bool ended;			/* everything the client sent has been read */
+	bool ending;			/* it will send no more: ended, or seen coming */
+	bool gone;			/* it takes no more answers */
+	bool dead;			/* closed in this turn */
+	bool edge;			/* something has happened to the socket since look_for_end */
+	uint64_t read_turn;		/* in which the socket was read last: once a turn */
+	uint64_t frames;		/* executed here */
+
+	uint8_t *kept;			/* received and not executed: from kept_head to kept_tail */
+	size_t kept_head, kept_tail, kept_capacity;
+	int spill_fd;			/* what came with the connection and is read before the socket; -1 = none */
+	int64_t spill_position, spill_end;
+	size_t spill_chunk_bytes;
+	int64_t frame_started_ns;	/* 0 = no half frame that the client could complete */
+
+	struct output output;
+	int64_t stalled_ns;		/* since then nothing of the output has gone; 0 = not stalled */
+	int64_t discard_until_ns;
+	struct reply *first_reply, *last_reply;
+	int32_t reply_count;
+	struct hold hold;
+	int64_t buffered_bytes;		/* as counted in the worker's */
+};
+
+TAILQ_HEAD(conn_list, conn);
+
+struct connections {
+	struct worker *worker;
+	struct event_base *base;
+	struct channel *channel;
+	uint64_t turn;
+	struct conn_list all;
+	struct conn_list ready;		/* to be worked on in this turn */
+	struct conn_list again;		/* in the next one: their sockets have more */
+	struct conn_list unsent;
+	struct reply *free_replies;
+	struct log_limit foreign_limits[FOREIGN_KINDS];
+	uint8_t area[CONN_AREA_BYTES];
+};
+
+static inline struct worker *
+conn_worker(const struct conn *conn)
+{
+	return conn->set->worker;
+}
+
+static inline bool
+conn_is_held(const struct conn *conn)
+{
+	return conn->hold.lane != NULL;
+}
+
+static inline size_t
+conn_kept_bytes(const struct conn *conn)
+{
+	return conn->kept_tail - conn->kept_head;
+}
+
+/* In the next turn: its socket has more. */
+void conn_schedule_again(struct conn *conn);
+
+/* Its output is to be sent at the end of this turn. */
+void conn_schedule_flush(struct conn *conn);
+
+/* Gives back the buffer of what was received; the memfd. */
+void conn_drop_kept(struct conn *conn);
+void conn_close_spill(struct conn *conn);
+
+/* Counts what it holds in memory into the worker's buffered_bytes. */
+void conn_account(struct conn *conn);
+
+/* Sees to it that the timer fires when the next of its deadlines is over, or earlier. */
+void conn_arm_timer(struct conn *conn);
+
+/* Moves the answers that are due into the output. */
+void conn_settle(struct conn *conn);
+
+/* It executes nothing more; when all that is owed has been sent it is shut down. */
+void conn_begin_finish(struct conn *conn);
+
+/* Closes and frees it. Only where nobody up the stack holds it. */
+void conn_destroy(struct conn *conn);
+
+#endif

@@ -1,0 +1,386 @@
+/* All connections of a worker: their events, the turns of the loop, sending, stopping; see connections.h. */
+#include "worker/connections.h"
+
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "worker/conn_state.h"
+#include "worker/fetch.h"
+#include "worker/intake.h"
+#include "worker/move.h"
+
+enum {
+	SPILL_FIRST_BYTES = 4096,	/* a connection in motion is read in small pieces first: most of it may move on */
+	FLUSH_BUDGET_BYTES = 1024 * 1024,	/* of one connection and turn */
+	ROUNDS = 4,			/* of work in one turn */
+};
+
+/* ---- Timers ---- */
+
+static void
+time_out(struct conn *conn, const char *what)
+{
+	board_add(&conn_worker(conn)->counters->connections_timed_out, 1);
+	log_debug("connection closed: %s", what);
+	conn_abort(conn);
+}
+
+/* libevent counts from the start of its turn and fires early after a long one: every deadline is looked at again. */
+static void
+on_timer(evutil_socket_t fd, short what, void *argument)
+{
+	struct conn *conn = argument;
+	int64_t timeout_ns = conn_worker(conn)->request_timeout_ns;
+	int64_t now_ns = clock_now_ns();
+
+	(void)fd;
+	(void)what;
+	conn->timer_ns = 0;
+	conn_worker(conn)->now_ns = now_ns;
+	if (conn_is_held(conn) && now_ns >= conn->hold.deadline_ns)
+		fetch_wake(&conn->hold, BOARD_WAKEUP_TIMEOUT);
+	if (conn->frame_started_ns != 0 && now_ns >= conn->frame_started_ns + timeout_ns)
+		time_out(conn, "its frame was not complete within request_timeout");
+	else if (conn->stalled_ns != 0 && now_ns >= conn->stalled_ns + timeout_ns)
+		time_out(conn, "nothing of its answer was read for request_timeout");
+	else if (conn->phase == DISCARDING && now_ns >= conn->discard_until_ns)
+		conn_abort(conn);
+	else
+		conn_arm_timer(conn);
+}
+
+/* ---- Sending ---- */
+
+/* Everything owed has been sent. */
+static void
+begin_discard(struct conn *conn)
+{
+	if (conn->ended || conn->gone) {
+		conn_abort(conn);
+		return;
+	}
+	shutdown(conn->fd, SHUT_WR);
+	conn->phase = DISCARDING;
+	conn->discard_until_ns = clock_now_ns() + conn_worker(conn)->request_timeout_ns;
+	conn->readable = true;
+	conn_arm_timer(conn);
+	conn_schedule(conn);
+}
+
+static void
+block_output(struct conn *conn)
+{
+	if (conn->stalled_ns == 0)
+		conn->stalled_ns = clock_now_ns();
+	event_add(&conn->writable, NULL);
+	conn_arm_timer(conn);
+}
+
+static void
+drained(struct conn *conn)
+{
+	conn->stalled_ns = 0;
+	if (conn->phase == FINISHING && !conn_owes(conn))
+		begin_discard(conn);
+	else if (conn->move_to >= 0 && !conn_owes(conn) && conn->phase == SERVING && !conn_worker(conn)->stopping)
+		move_out(conn);
+	else if (conn->blocked == BLOCKED_OUTPUT && conn->move_to < 0)
+		conn_schedule(conn);
+}
+
+static void
+flush(struct conn *conn)
+{
+	uint64_t sent = conn->output.sent;
+	int64_t slice_bytes_sent = conn->output.slice_bytes_sent;
+	enum output_state state = output_flush(&conn->output, conn->fd, FLUSH_BUDGET_BYTES);
+	bool progressed = sent != conn->output.sent || slice_bytes_sent != conn->output.slice_bytes_sent;
+
+	board_add(&conn_worker(conn)->counters->fetched_bytes, conn->output.slice_bytes_sent - slice_bytes_sent);
+	if (progressed)
+		conn->stalled_ns = 0;
+	switch (state) {
+	case OUTPUT_DRAINED:
+		drained(conn);
+		break;
+	case OUTPUT_BLOCKED:
+		block_output(conn);
+		break;
+	case OUTPUT_MORE:
+		conn_schedule_flush(conn);
+		break;
+	case OUTPUT_GONE:
+		/* What it has sent is still executed; reading on tells when that is all. */
+		conn->gone = true;
+		conn->readable = !conn->ended;
+		output_clear(&conn->output);
+		drained(conn);
+		conn_schedule(conn);
+		break;
+	case OUTPUT_CUT:
+		log_error("connection closed: a segment file ended, or could not be read, inside the bytes that had been "
+		    "announced: was it truncated from outside, or is the disk failing?");
+		conn->dead = true;
+		break;
+	}
+	if (conn->blocked == BLOCKED_OUTPUT && conn->move_to < 0 && progressed)
+		conn_schedule(conn);
+	conn_account(conn);
+}
+
+/* ---- Turns ---- */
+
+static void
+work(struct conn *conn)
+{
+	conn_settle(conn);
+	if (conn_is_held(conn) && conn->edge)
+		intake_look_for_end(conn);
+	if (conn_is_held(conn) && conn->ending)
+		fetch_wake(&conn->hold, BOARD_WAKEUP_END);
+	if (conn->phase == SERVING && !conn_worker(conn)->stopping && !conn->dead)
+		intake_serve(conn);
+	else if (conn->phase == DISCARDING)
+		intake_discard(conn);
+	if (conn->gone)
+		output_clear(&conn->output);
+	if (!output_empty(&conn->output) || conn->phase == FINISHING || conn->move_to >= 0)
+		conn_schedule_flush(conn);
+	conn_account(conn);
+}
+
+/* The connection whose half frame began longest ago; failing that, the one that has not read its answers for longest. */
+static struct conn *
+choose_victim(struct connections *set)
+{
+	struct conn *conn, *victim = NULL;
+	int64_t oldest_ns = INT64_MAX;
+
+	TAILQ_FOREACH(conn, &set->all, all)
+		if (!conn->dead && conn->frame_started_ns != 0 && conn->frame_started_ns < oldest_ns) {
+			oldest_ns = conn->frame_started_ns;
+			victim = conn;
+		}
+	if (victim != NULL)
+		return victim;
+	TAILQ_FOREACH(conn, &set->all, all)
+		if (!conn->dead && conn->stalled_ns != 0 && conn->stalled_ns < oldest_ns) {
+			oldest_ns = conn->stalled_ns;
+			victim = conn;
+		}
+	return victim;
+}
+
+static void
+keep_within_buffer_bytes(struct connections *set)
+{
+	struct worker *worker = set->worker;
+
+	while (worker->buffered_bytes > worker->buffer_bytes) {
+		struct conn *victim = choose_victim(set);
+
+		if (victim == NULL)
+			break;
+		board_add(&worker->counters->connections_overflowed, 1);
+		log_debug("connection closed: buffer_bytes is reached and its half frame is the oldest");
+		conn_destroy(victim);
+	}
+	board_set(&worker->counters->buffered_bytes, worker->buffered_bytes);
+}
+
+static void
+work_on_ready(struct connections *set)
+{
+	struct conn_list ready = TAILQ_HEAD_INITIALIZER(ready);
+	struct conn *conn;
+
+	TAILQ_CONCAT(&ready, &set->ready, ready);
+	while ((conn = TAILQ_FIRST(&ready)) != NULL) {
+		TAILQ_REMOVE(&ready, conn, ready);
+		conn->is_ready = false;
+		if (!conn->dead)
+			work(conn);
+		if (conn->dead)
+			conn_destroy(conn);
+	}
+}
+
+static void
+flush_unsent(struct connections *set)
+{
+	struct conn_list unsent = TAILQ_HEAD_INITIALIZER(unsent);
+	struct conn *conn;
+
+	TAILQ_CONCAT(&unsent, &set->unsent, unsent);
+	while ((conn = TAILQ_FIRST(&unsent)) != NULL) {
+		TAILQ_REMOVE(&unsent, conn, unsent);
+		conn->is_unsent = false;
+		if (!conn->dead)
+			flush(conn);
+		if (conn->dead)
+			conn_destroy(conn);
+	}
+}
+
+bool
+connections_turn(struct connections *set, void (*write_appends)(struct worker *worker))
+{
+	struct conn *conn;
+
+	set->turn++;
+	while ((conn = TAILQ_FIRST(&set->again)) != NULL) {
+		TAILQ_REMOVE(&set->again, conn, again);
+		conn->is_again = false;
+		conn_schedule(conn);
+	}
+	for (int round = 0; round < ROUNDS; round++) {
+		set->worker->now_ns = clock_now_ns();
+		work_on_ready(set);
+		set->worker->now_ns = clock_now_ns();
+		write_appends(set->worker);
+		if (TAILQ_EMPTY(&set->ready))
+			break;
+	}
+	flush_unsent(set);
+	keep_within_buffer_bytes(set);
+	return !TAILQ_EMPTY(&set->ready) || !TAILQ_EMPTY(&set->again) || !TAILQ_EMPTY(&set->unsent);
+}
+
+/* ---- Events ---- */
+
+static void
+on_io(evutil_socket_t fd, short what, void *argument)
+{
+	struct conn *conn = argument;
+
+	(void)fd;
+	if ((what & EV_CLOSED) != 0)
+		conn->ending = true;
+	/* Adding interest in writing reports the end again; it has been read. */
+	conn->readable = !conn->ended;
+	conn->edge = true;
+	conn_schedule(conn);
+}
+
+static void
+on_writable(evutil_socket_t fd, short what, void *argument)
+{
+	(void)fd;
+	(void)what;
+	conn_schedule_flush(argument);
+}
+
+/* ---- The set ---- */
+
+struct connections *
+connections_new(struct worker *worker, struct event_base *base, struct channel *channel)
+{
+	struct connections *set = calloc(1, sizeof(*set));
+
+	if (set == NULL)
+		return NULL;
+	set->worker = worker;
+	set->base = base;
+	set->channel = channel;
+	TAILQ_INIT(&set->all);
+	TAILQ_INIT(&set->ready);
+	TAILQ_INIT(&set->again);
+	TAILQ_INIT(&set->unsent);
+	return set;
+}
+
+void
+connections_free(struct connections *set)
+{
+	while (!TAILQ_EMPTY(&set->all))
+		conn_destroy(TAILQ_FIRST(&set->all));
+	while (set->free_replies != NULL) {
+		struct reply *reply = set->free_replies;
+
+		set->free_replies = reply->next;
+		free(reply);
+	}
+	free(set);
+}
+
+static void
+refuse_connection(struct connections *set, int socket_fd, int spill_fd)
+{
+	close(socket_fd);
+	if (spill_fd >= 0)
+		close(spill_fd);
+	board_add(&set->worker->counters->connections_closed, 1);
+}
+
+void
+connections_take(struct connections *set, const struct message_connection *message, const uint8_t *inline_bytes, int socket_fd,
+    int spill_fd)
+{
+	struct conn *conn = set->worker->stopping ? NULL : calloc(1, sizeof(*conn));
+
+	if (conn == NULL) {
+		refuse_connection(set, socket_fd, spill_fd);
+		return;
+	}
+	conn->set = set;
+	conn->fd = socket_fd;
+	conn->move_to = -1;
+	conn->spill_fd = spill_fd;
+	conn->spill_position = message->spilled_position;
+	conn->spill_end = message->spilled_end;
+	conn->spill_chunk_bytes = SPILL_FIRST_BYTES;
+	conn->frame_started_ns = message->frame_started_ns;
+	event_assign(&conn->io, set->base, socket_fd, EV_READ | EV_CLOSED | EV_ET | EV_PERSIST, on_io, conn);
+	event_assign(&conn->writable, set->base, socket_fd, EV_WRITE | EV_ET, on_writable, conn);
+	evtimer_assign(&conn->timer, set->base, on_timer, conn);
+	TAILQ_INSERT_TAIL(&set->all, conn, all);
+	if (message->inline_bytes > 0)
+		intake_keep(conn, inline_bytes, (size_t)message->inline_bytes);
+	/* What has arrived before the descriptor was watched brings an edge of its own when it is added. */
+	if (event_add(&conn->io, NULL) != 0)
+		conn->dead = true;
+	conn_schedule(conn);
+}
+
+void
+connections_stop(struct connections *set)
+{
+	struct conn *conn;
+
+	TAILQ_FOREACH(conn, &set->all, all) {
+		if (conn_is_held(conn))
+			fetch_wake(&conn->hold, BOARD_WAKEUP_STOP);
+		if (conn->phase == SERVING)
+			conn_begin_finish(conn);
+	}
+}
+
+/* What a TCP peer's kernel has not acknowledged yet could still be destroyed by our end. */
+static bool
+unacknowledged(const struct conn *conn)
+{
+	int domain = 0, bytes = 0;
+	socklen_t size = sizeof(domain);
+
+	if (conn->gone || getsockopt(conn->fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain == AF_UNIX)
+		return false;
+	return ioctl(conn->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+size_t
+connections_unfinished(struct connections *set)
+{
+	struct conn *conn;
+	size_t count = 0;
+
+	TAILQ_FOREACH(conn, &set->all, all)
+		if (!conn->dead && (conn_owes(conn) || !output_empty(&conn->output) || unacknowledged(conn)))
+			count++;
+	return count;
+}
