@@ -329,6 +329,32 @@ procs_zombies(pid_t parent)
 	return count;
 }
 
+static int
+count_threads(pid_t pid)
+{
+	char path[64], text[256];
+	const char *value;
+
+	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+	value = status_line(path, "Threads", text, sizeof text);
+	return value != NULL ? atoi(value) : 0;
+}
+
+bool
+procs_wait_dead(pid_t pid, int deadline_ms)
+{
+	int64_t until = wire_now_ms() + deadline_ms;
+
+	if (!broker_wait_gone(pid, deadline_ms))
+		return false;
+	while (count_threads(pid) > 1) {
+		if (wire_now_ms() > until)
+			return false;
+		usleep(500);
+	}
+	return true;
+}
+
 bool
 procs_wait_fd_count(pid_t pid, int count, int deadline_ms)
 {

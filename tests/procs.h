@@ -58,6 +58,8 @@ long procs_count_lines(const char *path, const char *text, const char *and_text)
 uint64_t procs_signal_mask(pid_t pid, const char *name);
 int procs_lowest_free_fd(pid_t pid);		/* with a limit of that nothing more can be opened */
 int procs_zombies(pid_t parent);		/* children that have not been waited for */
+/* All threads are gone, and with them the process's descriptors (broker_wait_gone returns as soon as the first one is). */
+bool procs_wait_dead(pid_t pid, int deadline_ms);
 bool procs_wait_fd_count(pid_t pid, int count, int deadline_ms);
 void procs_set_fd_limit(pid_t pid, int soft);	/* 0: up to the hard limit again */
 /* Descriptors of that process for the broker's end of this TCP connection. */

