@@ -14,13 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/message.h"
+#include "supervisor/report.h"
 #include "supervisor/spawn.h"
 
 struct child {
@@ -57,7 +57,8 @@ retry_later(struct child *child)
 {
 	static const struct timeval pause = { 0, CHANNEL_RETRY_MS * 1000 };
 
-	evtimer_add(child->retry, &pause);
+	if (!evtimer_pending(child->retry, NULL))	/* nor put off again and again */
+		evtimer_add(child->retry, &pause);
 }
 
 /* We hold the other end open, so that only the worker itself can have shut it down. */
@@ -126,15 +127,15 @@ child_give(struct child *child, const struct parking_connection *connection)
 {
 	size_t inline_bytes = (size_t)connection->message.inline_bytes;
 	struct channel_message message = { .type = MESSAGE_CONNECTION };
-	_Alignas(8) char payload[sizeof(struct message_connection) + MESSAGE_INLINE_MAX_BYTES];
-	struct message_connection *head = (struct message_connection *)payload;
+	struct message_connection head = connection->message;
+	char payload[sizeof(head) + MESSAGE_INLINE_MAX_BYTES];
 
-	*head = connection->message;
-	head->group = child->number;
+	head.group = child->number;
+	memcpy(payload, &head, sizeof(head));
 	if (inline_bytes > 0)
-		memcpy(payload + sizeof(*head), connection->inline_bytes, inline_bytes);
+		memcpy(payload + sizeof(head), connection->inline_bytes, inline_bytes);
 	message.payload = payload;
-	message.size = sizeof(*head) + inline_bytes;
+	message.size = sizeof(head) + inline_bytes;
 	message.descriptors[message.descriptor_count++] = connection->socket;
 	if (connection->memfd >= 0)
 		message.descriptors[message.descriptor_count++] = connection->memfd;
@@ -145,7 +146,7 @@ child_give(struct child *child, const struct parking_connection *connection)
 	return 0;
 }
 
-/* ---- the channel, inwards: every message is checked like input from outside ---- */
+/* ---- the channel, inwards ---- */
 
 static void
 close_descriptors(const struct channel_message *message)
@@ -165,114 +166,54 @@ refuse(struct child *child, enum restart_reason reason, const char *what)
 	return -1;
 }
 
-static int
-take_hello(struct child *child, const struct channel_message *message)
-{
-	struct message_hello hello;
-	char what[128];
-
-	if (message->size != sizeof(hello) || message->descriptor_count != 0)
-		return refuse(child, RESTART_BY_PROTOCOL, "malformed HELLO");
-	memcpy(&hello, message->payload, sizeof(hello));
-	if (hello.message_version != MESSAGE_VERSION || hello.board_version != BOARD_VERSION) {
-		snprintf(what, sizeof(what), "it is of another version (messages %u, board %u; this supervisor: %d, %d), "
-		    "install both programs", hello.message_version, hello.board_version, MESSAGE_VERSION, BOARD_VERSION);
-		return refuse(child, RESTART_BY_HANDSHAKE, what);
-	}
-	if (child->restart.state == RESTART_OPENING || child->restart.state == RESTART_SERVING)
-		return refuse(child, RESTART_BY_PROTOCOL, "a second HELLO");
-	step(child, RESTART_HELLO);
-	return 0;
-}
-
-static int
-take_serving(struct child *child, const struct channel_message *message)
-{
-	int32_t slots = child->shared->setup->topics->slot_counts[child->number];
-	struct message_serving serving;
-
-	if (message->size != sizeof(serving) || message->descriptor_count != 0)
-		return refuse(child, RESTART_BY_PROTOCOL, "malformed SERVING");
-	memcpy(&serving, message->payload, sizeof(serving));
-	if (serving.opened < 0 || serving.failed < 0 || (int64_t)serving.opened + serving.failed != slots)
-		return refuse(child, RESTART_BY_PROTOCOL, "SERVING with another number of partitions than it has");
-	if (child->restart.state == RESTART_STARTING || child->restart.state == RESTART_SERVING)
-		return refuse(child, RESTART_BY_PROTOCOL, "SERVING out of turn");
-	if (child->setup_step < 0 || !setup_complete(child))
-		return refuse(child, RESTART_BY_PROTOCOL, "SERVING before START");
-	log_debug("worker %d: pid %ld serves, %d partitions open, %d not", (int)child->number, (long)child->pid,
-	    (int)serving.opened, (int)serving.failed);
-	step(child, RESTART_SERVED);
-	return 0;
-}
-
-static bool
-is_kind(int fd, mode_t kind, int64_t least_bytes)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == kind && st.st_size >= least_bytes;
-}
-
+/* Whether the report fits the state: the table decides, but a reason is better told in words. NULL: it does. */
 static const char *
-wrong_with_connection(const struct child *child, const struct channel_message *message,
-    const struct message_connection *head)
+out_of_turn(const struct child *child, enum report_kind kind)
 {
-	bool spilled = head->spilled_end > 0;
+	enum restart_state state = child->restart.state;
 
-	if (head->inline_bytes < 0 || head->inline_bytes > MESSAGE_INLINE_MAX_BYTES ||
-	    message->size != sizeof(*head) + (size_t)head->inline_bytes)
-		return "CONNECTION with another number of bytes than it says";
-	if (head->group < 0 || head->group >= child->shared->setup->topics->group_count)
-		return "CONNECTION for a group that does not exist";
-	if (message->descriptor_count != (spilled ? 2 : 1))
-		return "CONNECTION with a wrong number of descriptors";
-	if (head->spilled_position < 0 || head->spilled_position > head->spilled_end || head->spilled_end < 0 ||
-	    (spilled && head->inline_bytes > 0))
-		return "CONNECTION with impossible spilled bytes";
-	if (head->frame_started_ns < 0 || head->frame_started_ns > clock_now_ns())
-		return "CONNECTION with a frame from the future";
-	if (!is_kind(message->descriptors[0], S_IFSOCK, 0) ||
-	    (spilled && !is_kind(message->descriptors[1], S_IFREG, head->spilled_end)))
-		return "CONNECTION with a descriptor of the wrong kind";
-	if (!child->restart.served)
-		return "CONNECTION before SERVING";
+	switch (kind) {
+	case REPORT_HELLO:
+		return state == RESTART_OPENING || state == RESTART_SERVING ? "a second HELLO" : NULL;
+	case REPORT_SERVING:
+		if (child->setup_step < 0 || !setup_complete(child))
+			return "SERVING before START";
+		return state == RESTART_SERVING ? "a second SERVING" : NULL;
+	case REPORT_CONNECTION:
+		return child->restart.served ? NULL : "CONNECTION before SERVING";
+	}
 	return NULL;
 }
 
-static int
-take_connection(struct child *child, const struct channel_message *message)
-{
-	struct parking_connection connection;
-	const char *wrong;
-
-	if (message->size < sizeof(connection.message))
-		return refuse(child, RESTART_BY_PROTOCOL, "malformed CONNECTION");
-	memcpy(&connection.message, message->payload, sizeof(connection.message));
-	wrong = wrong_with_connection(child, message, &connection.message);
-	if (wrong != NULL)
-		return refuse(child, RESTART_BY_PROTOCOL, wrong);
-	connection.inline_bytes = (const char *)message->payload + sizeof(connection.message);
-	connection.socket = message->descriptors[0];
-	connection.memfd = message->descriptor_count > 1 ? message->descriptors[1] : -1;
-	child->returned++;
-	child->shared->returned(child->shared->context, &connection);
-	return 0;
-}
-
+/* Returns -1 when the message breaks a rule; its descriptors are then still there. */
 static int
 take_message(struct child *child, const struct channel_message *message)
 {
-	switch (message->type) {
-	case MESSAGE_HELLO:
-		return take_hello(child, message);
-	case MESSAGE_SERVING:
-		return take_serving(child, message);
-	case MESSAGE_CONNECTION:
-		return take_connection(child, message);
-	default:
-		return refuse(child, RESTART_BY_PROTOCOL, "a message of unknown type");
+	const struct topics *topics = child->shared->setup->topics;
+	struct report report;
+	struct report_error error;
+	const char *wrong;
+
+	if (report_read(message, topics->group_count, topics->slot_counts[child->number], &report, &error) != 0)
+		return refuse(child, error.version ? RESTART_BY_HANDSHAKE : RESTART_BY_PROTOCOL, error.why);
+	wrong = out_of_turn(child, report.kind);
+	if (wrong != NULL)
+		return refuse(child, RESTART_BY_PROTOCOL, wrong);
+	switch (report.kind) {
+	case REPORT_HELLO:
+		step(child, RESTART_HELLO);
+		break;
+	case REPORT_SERVING:
+		log_debug("worker %d: pid %ld serves, %d partitions open, %d not", (int)child->number, (long)child->pid,
+		    (int)report.serving.opened, (int)report.serving.failed);
+		step(child, RESTART_SERVED);
+		break;
+	case REPORT_CONNECTION:
+		child->returned++;
+		child->shared->returned(child->shared->context, &report.connection);
+		break;
 	}
+	return 0;
 }
 
 /* A table of descriptors that is full must not stop what serves existing clients: the reserve is for this. */
@@ -481,22 +422,19 @@ kill_process(const struct child *child)
 static void
 take_back(struct child *child, const struct channel_message *message)
 {
-	struct parking_connection connection;
+	const struct topics *topics = child->shared->setup->topics;
+	struct report report;
+	struct report_error error;
 
-	if (message->type != MESSAGE_CONNECTION) {
+	if (report_read(message, topics->group_count, topics->slot_counts[child->number], &report, &error) == 0 &&
+	    report.kind == REPORT_CONNECTION)
+		child->shared->returned(child->shared->context, &report.connection);
+	else
 		close_descriptors(message);
-		return;
-	}
-	memcpy(&connection.message, message->payload, sizeof(connection.message));
-	connection.inline_bytes = (const char *)message->payload + sizeof(connection.message);
-	connection.socket = message->descriptors[0];
-	connection.memfd = message->descriptor_count > 1 ? message->descriptors[1] : -1;
-	child->shared->returned(child->shared->context, &connection);
 }
 
 /*
- * Empties the worker's end. Returns false when descriptors are short: it must be called again. (Nobody else can have
- * put anything there: the messages are ours, unless the worker had handed its own end around.)
+ * Empties the worker's end. Returns false when descriptors are short: it must be called again.
  */
 static bool
 take_back_unread(struct child *child)

@@ -37,6 +37,7 @@ enum {
 	EXIT_CONFIG = 78,
 	DIRECTORY_UMASK = 0027,	/* files 0640, directories 0750, whatever was inherited */
 	SIGNALS = 4,
+	SERVERS_MAX = 8,	/* of pages: `http` (a name can have several addresses) and `control` */
 };
 
 struct broker {
@@ -45,7 +46,7 @@ struct broker {
 	struct boards boards;
 	struct lock lock;
 	struct reserve reserve;
-	struct endpoints listen, web, control;	/* `web` and `control` have at most one */
+	struct endpoints listen, web, control;
 	char program[PATH_MAX];
 	struct setup setup;
 
@@ -56,7 +57,8 @@ struct broker {
 	struct crew *crew;
 	struct listener *listener;
 	struct status status;
-	struct http *web_server, *control_server;
+	struct http *servers[SERVERS_MAX];
+	int server_count;
 	bool stopping;
 };
 
@@ -329,16 +331,21 @@ on_library_line(int severity, const char *text)
 
 /* ---- the whole ---- */
 
-/* The endpoint's socket becomes the server's; its file stays the endpoint's. */
+/* The endpoints' sockets become the servers'; their files stay the endpoints'. */
 static int
-serve_pages(struct broker *broker, struct endpoints *endpoints, struct http **server)
+serve_pages(struct broker *broker, struct endpoints *endpoints)
 {
-	if (endpoints->count == 0)
-		return 0;
-	*server = http_new(broker->base, endpoints->list[0].descriptor, status_pages(), &broker->status);
-	if (*server == NULL)
-		return -1;
-	endpoints->list[0].descriptor = -1;
+	for (int i = 0; i < endpoints->count; i++) {
+		struct http *server = NULL;
+
+		errno = E2BIG;
+		if (broker->server_count < SERVERS_MAX)
+			server = http_new(broker->base, endpoints->list[i].descriptor, status_pages(), &broker->status);
+		if (server == NULL)
+			return -1;
+		endpoints->list[i].descriptor = -1;
+		broker->servers[broker->server_count++] = server;
+	}
 	return 0;
 }
 
@@ -365,8 +372,8 @@ assemble(struct broker *broker)
 		return fail("listener");
 	broker->status = (struct status){ broker->crew, broker->handover, broker->parking, broker->listener,
 		&broker->topics, &broker->boards, broker->lock.descriptor, NULL, 0, 0 };
-	if (status_init(&broker->status) != 0 || serve_pages(broker, &broker->web, &broker->web_server) != 0 ||
-	    serve_pages(broker, &broker->control, &broker->control_server) != 0)
+	if (status_init(&broker->status) != 0 || serve_pages(broker, &broker->web) != 0 ||
+	    serve_pages(broker, &broker->control) != 0)
 		return fail("HTTP");
 	return 0;
 }
@@ -390,8 +397,8 @@ set_up(struct broker *broker)
 static void
 tear_down(struct broker *broker)
 {
-	http_free(broker->web_server);
-	http_free(broker->control_server);
+	for (int i = 0; i < broker->server_count; i++)
+		http_free(broker->servers[i]);
 	status_free(&broker->status);
 	listener_free(broker->listener);
 	crew_free(broker->crew);

@@ -207,7 +207,7 @@ run(struct process *p)
 	bool more = false;
 
 	while (!stopped(p)) {
-		event_base_loop(p->base, more ? EVLOOP_NONBLOCK : EVLOOP_ONCE);
+		event_base_loop(p->base, more ? EVLOOP_ONCE | EVLOOP_NONBLOCK : EVLOOP_ONCE);
 		more = connections_turn(p->worker.connections, produce_write_all);
 		flush_channel(p);
 		arm_flush_timer(p);
@@ -233,8 +233,7 @@ new_base(void)
 	struct event_config *config = event_config_new();
 	struct event_base *base = NULL;
 
-	if (config != NULL && event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER) == 0 &&
-	    event_config_set_flag(config, EVENT_BASE_FLAG_IGNORE_ENV) == 0 &&
+	if (config != NULL && event_config_set_flag(config, EVENT_BASE_FLAG_IGNORE_ENV) == 0 &&
 	    event_config_require_features(config, EV_FEATURE_ET | EV_FEATURE_EARLY_CLOSE) == 0)
 		base = event_base_new_with_config(config);
 	if (config != NULL)

@@ -1,0 +1,112 @@
+/* Checking a worker's messages; see report.h and common/message.h. */
+#include "supervisor/report.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/board.h"
+#include "common/clock.h"
+
+static int
+malformed(struct report_error *error, const char *why)
+{
+	error->version = false;
+	snprintf(error->why, sizeof(error->why), "%s", why);
+	return -1;
+}
+
+static int
+read_hello(const struct channel_message *message, struct report_error *error)
+{
+	struct message_hello hello;
+
+	if (message->size != sizeof(hello) || message->descriptor_count != 0)
+		return malformed(error, "malformed HELLO");
+	memcpy(&hello, message->payload, sizeof(hello));
+	if (hello.message_version == MESSAGE_VERSION && hello.board_version == BOARD_VERSION)
+		return 0;
+	error->version = true;
+	snprintf(error->why, sizeof(error->why), "it is of another version (messages %u, board %u; this supervisor: %d, %d): "
+	    "install both programs", hello.message_version, hello.board_version, MESSAGE_VERSION, BOARD_VERSION);
+	return -1;
+}
+
+static int
+read_serving(const struct channel_message *message, int32_t slots, struct message_serving *serving,
+    struct report_error *error)
+{
+	if (message->size != sizeof(*serving) || message->descriptor_count != 0)
+		return malformed(error, "malformed SERVING");
+	memcpy(serving, message->payload, sizeof(*serving));
+	if (serving->opened < 0 || serving->failed < 0 || (int64_t)serving->opened + serving->failed != slots)
+		return malformed(error, "SERVING with another number of partitions than it has");
+	return 0;
+}
+
+static bool
+is_kind(int fd, mode_t kind, int64_t least_bytes)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == kind && st.st_size >= least_bytes;
+}
+
+static const char *
+wrong_with_connection(const struct channel_message *message, int32_t group_count, const struct message_connection *head)
+{
+	bool spilled = head->spilled_end > 0;
+
+	if (head->inline_bytes < 0 || head->inline_bytes > MESSAGE_INLINE_MAX_BYTES ||
+	    message->size != sizeof(*head) + (size_t)head->inline_bytes)
+		return "CONNECTION with another number of bytes than it says";
+	if (head->group < 0 || head->group >= group_count)
+		return "CONNECTION for a group that does not exist";
+	if (message->descriptor_count != (spilled ? 2 : 1))
+		return "CONNECTION with a wrong number of descriptors";
+	if (head->spilled_position < 0 || head->spilled_position > head->spilled_end || (spilled && head->inline_bytes > 0))
+		return "CONNECTION with impossible spilled bytes";
+	if (head->frame_started_ns < 0 || head->frame_started_ns > clock_now_ns())
+		return "CONNECTION with a frame from the future";
+	if (!is_kind(message->descriptors[0], S_IFSOCK, 0) ||
+	    (spilled && !is_kind(message->descriptors[1], S_IFREG, head->spilled_end)))
+		return "CONNECTION with a descriptor of the wrong kind";
+	return NULL;
+}
+
+static int
+read_connection(const struct channel_message *message, int32_t group_count, struct parking_connection *connection,
+    struct report_error *error)
+{
+	const char *wrong;
+
+	if (message->size < sizeof(connection->message))
+		return malformed(error, "malformed CONNECTION");
+	memcpy(&connection->message, message->payload, sizeof(connection->message));
+	wrong = wrong_with_connection(message, group_count, &connection->message);
+	if (wrong != NULL)
+		return malformed(error, wrong);
+	connection->inline_bytes = (const char *)message->payload + sizeof(connection->message);
+	connection->socket = message->descriptors[0];
+	connection->memfd = message->descriptor_count > 1 ? message->descriptors[1] : -1;
+	return 0;
+}
+
+int
+report_read(const struct channel_message *message, int32_t group_count, int32_t slots, struct report *report,
+    struct report_error *error)
+{
+	switch (message->type) {
+	case MESSAGE_HELLO:
+		report->kind = REPORT_HELLO;
+		return read_hello(message, error);
+	case MESSAGE_SERVING:
+		report->kind = REPORT_SERVING;
+		return read_serving(message, slots, &report->serving, error);
+	case MESSAGE_CONNECTION:
+		report->kind = REPORT_CONNECTION;
+		return read_connection(message, group_count, &report->connection, error);
+	default:
+		return malformed(error, "a message of unknown type");
+	}
+}
