@@ -181,6 +181,31 @@ procs_gate_open(const struct procs_gate *gate)
 
 /* ---- strace on a running process ----------------------------------------------------------------------------- */
 
+/* Where Yama says so, only root and ancestors may attach. */
+bool
+procs_may_trace(void)
+{
+	FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
+	int scope = 0;
+
+	if (file != NULL) {
+		if (fscanf(file, "%d", &scope) != 1)
+			scope = 0;
+		fclose(file);
+	}
+	return (scope == 0 || (scope < 3 && geteuid() == 0)) && broker_have_strace();
+}
+
+void
+procs_traced_to_the_end(void)
+{
+	const char *old = getenv("ASAN_OPTIONS");
+	char all[1024];
+
+	snprintf(all, sizeof all, "%s%sdetect_leaks=0", old != NULL ? old : "", old != NULL ? ":" : "");
+	setenv("ASAN_OPTIONS", all, 1);
+}
+
 /* The value of a line of a status file; NULL when it is not there. */
 static const char *
 status_line(const char *path, const char *name, char *text, size_t size)
@@ -437,15 +462,13 @@ find_peer(int fd, struct peer *peer)
 	return found;
 }
 
-int
-procs_holds_peer_of(pid_t pid, int fd)
+/* How many descriptors of the process are that socket. */
+static int
+count_holding(pid_t pid, const struct peer *peer)
 {
-	struct peer peer;
 	char link[64];
 
-	if (!find_peer(fd, &peer) || peer.inode == 0)
-		return 0;
-	snprintf(link, sizeof link, "socket:[%lu]", peer.inode);
+	snprintf(link, sizeof link, "socket:[%lu]", peer->inode);
 	return broker_fd_count_of(pid, link);
 }
 
@@ -453,14 +476,17 @@ pid_t
 procs_owner_of(const struct broker *broker, int fd, int deadline_ms)
 {
 	int64_t until = wire_now_ms() + deadline_ms;
+	struct peer peer;
 
+	if (!find_peer(fd, &peer) || peer.inode == 0)
+		return 0;
 	do {
 		pid_t pids[BROKER_WORKERS_MAX], owner = 0;
 		int count = broker_workers(broker, pids, BROKER_WORKERS_MAX);
-		int copies = procs_holds_peer_of(broker->pid, fd);
+		int copies = count_holding(broker->pid, &peer);
 
 		for (int i = 0; i < count; i++) {
-			int held = procs_holds_peer_of(pids[i], fd);
+			int held = count_holding(pids[i], &peer);
 
 			if (held > 0)
 				owner = pids[i];
@@ -468,7 +494,7 @@ procs_owner_of(const struct broker *broker, int fd, int deadline_ms)
 		}
 		if (copies == 1 && owner != 0)
 			return owner;
-		usleep(1000);
+		usleep(500);
 	} while (wire_now_ms() < until);
 	return 0;
 }

@@ -42,10 +42,15 @@ void procs_gate_open(const struct procs_gate *gate);
 
 /* ---- strace on a running process ----------------------------------------------------------------------------- */
 
+/* strace is here and may trace processes that it has not started. */
+bool procs_may_trace(void);
+
 struct procs_tracer {
 	pid_t pid;
 	char path[BROKER_PATH_BYTES * 2];	/* what it writes */
 };
+/* Before the start, when a process is still traced at its end: LeakSanitizer cannot work then. */
+void procs_traced_to_the_end(void);
 /* strace -f -p PID -o FILE OPTIONS (separated by blanks); returns when all threads are traced. */
 void procs_trace(struct procs_tracer *tracer, const struct broker *broker, pid_t pid, const char *options);
 void procs_untrace(struct procs_tracer *tracer);
@@ -62,9 +67,7 @@ int procs_zombies(pid_t parent);		/* children that have not been waited for */
 bool procs_wait_dead(pid_t pid, int deadline_ms);
 bool procs_wait_fd_count(pid_t pid, int count, int deadline_ms);
 void procs_set_fd_limit(pid_t pid, int soft);	/* 0: up to the hard limit again */
-/* Descriptors of that process for the broker's end of this TCP connection. */
-int procs_holds_peer_of(pid_t pid, int fd);
-/* Which worker has it (waits until the supervisor and all others have let go of it); 0 when that does not come. */
+/* Which worker has the other end of this TCP connection (waits until the supervisor and all others have let go of it); 0 when that does not come. */
 pid_t procs_owner_of(const struct broker *broker, int fd, int deadline_ms);
 /* Waits until the broker has read everything that was sent on this connection (TCP or Unix). */
 bool procs_wait_read(int fd, int deadline_ms);

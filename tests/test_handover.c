@@ -691,9 +691,22 @@ END_TEST
 
 enum { MANY = 30 };
 
-/* `count` connections that live in the worker of `group`. */
+static bool
+has_sockets(pid_t pid, int count, int deadline_ms)
+{
+	int64_t until = wire_now_ms() + deadline_ms;
+
+	while (broker_fd_count_of(pid, "socket:") != count) {
+		if (wire_now_ms() > until)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
+/* `count` connections that live in the worker of `group`, besides `others` of this test that do, and nowhere else. */
 static void
-connect_into(int *fds, int count, int32_t group)
+connect_into(int *fds, int count, int32_t group, int others)
 {
 	pid_t pid = worker_of_group(group);
 
@@ -702,8 +715,8 @@ connect_into(int *fds, int count, int32_t group)
 		ck_assert_int_ge(fds[i], 0);
 		ck_assert_int_eq(wire_produce_one(fds[i], "h", partition_in(group), WIRE_WRITTEN, "here", 4, NULL), 0);
 	}
-	for (int i = 0; i < count; i++)
-		ck_assert_int_eq(procs_owner_of(&broker, fds[i], 10000), pid);
+	/* And its channel. */
+	ck_assert(has_sockets(pid, 1 + others + count, 10000));
 }
 
 static void
@@ -739,11 +752,11 @@ finish(const struct baseline *baseline)
 	broker_end(&broker);
 }
 
-/* Connections that stand in the channel of a worker when it dies may be lost, no other; none may hang. */
+/* Connections that stand unread in the channel of a worker when it dies are not its own yet: they go to the next one. */
 START_TEST(D04_worker_killed_with_connections_in_its_channel)
 {
 	struct baseline baseline;
-	int fds[MANY], witness, lost = 0;
+	int fds[MANY], witness;
 	int64_t before;
 	pid_t other, victim;
 
@@ -755,9 +768,9 @@ START_TEST(D04_worker_killed_with_connections_in_its_channel)
 	for (int round = 0; round < 3; round++) {
 		victim = worker_of_group(1);
 		other = worker_of_group(0);
-		connect_into(fds, MANY, 0);
-		before = wire_high_watermark(witness, "h", partition_in(1));
 		ck_assert_int_eq(wire_produce_one(witness, "h", partition_in(0), WIRE_WRITTEN, "here", 4, NULL), 0);
+		connect_into(fds, MANY, 0, 1);
+		before = wire_high_watermark(witness, "h", partition_in(1));
 		broker_freeze(victim);
 		for (int i = 0; i < MANY; i++)
 			send_produce(fds[i], 1000 + i, 1);
@@ -766,18 +779,13 @@ START_TEST(D04_worker_killed_with_connections_in_its_channel)
 		ck_assert(procs_wait_fd_count(broker.pid, baseline.supervisor, 10000));
 		ck_assert_int_eq(wire_high_watermark(witness, "h", partition_in(1)), before);
 		kill(victim, SIGKILL);
-		for (int i = 0; i < MANY; i++) {
-			int code = wire_expect(fds[i], 1000 + i);
-
-			ck_assert_msg(code == 0 || code == WIRE_LOST, "connection %d: %d", i, code);
-			lost += code == WIRE_LOST;
-		}
+		for (int i = 0; i < MANY; i++)
+			expect_answer(fds[i], 1000 + i);
+		ck_assert_int_eq(wire_high_watermark(witness, "h", partition_in(1)), before + MANY);
 		close_all(fds, MANY);
 		ck_assert_int_gt(broker_wait_worker_of(&broker, "h", partition_in(1), victim, 10000), 0);
 		ck_assert_int_eq(wire_produce_one(witness, "h", partition_in(1), WIRE_FORCED, "back", 4, NULL), 0);
-		ck_assert_int_eq(wire_produce_one(witness, "h", partition_in(0), WIRE_WRITTEN, "here", 4, NULL), 0);
 	}
-	printf("D04_worker_killed_with_connections_in_its_channel: %d of %d cut\n", lost, 3 * MANY);
 	close(witness);
 	finish(&baseline);
 }
@@ -797,14 +805,14 @@ START_TEST(D04_worker_killed_behind_what_it_gave_back)
 	learn_groups();
 	for (int round = 0; round < 3; round++) {
 		victim = worker_of_group(1);
-		connect_into(fds, MANY, 1);
+		connect_into(fds, MANY, 1, 0);
 		broker_freeze(broker.pid);
 		for (int i = 0; i < MANY - 1; i++)
 			send_produce(fds[i], 1000 + i, 0);
 		/* One with more behind it than fits a message. */
 		pipeline.length = 0;
 		for (int i = 0; i < 1000; i++)
-			wire_put_produce_one(&pipeline, i, "h", partition_in(i % 2 * 2), WIRE_WRITTEN, &i, sizeof i);
+			wire_put_produce_one(&pipeline, i, "h", partition_in(2 - i % 3), WIRE_WRITTEN, &i, sizeof i);
 		ck_assert_int_eq(wire_send(fds[MANY - 1], pipeline.data, pipeline.length), 0);
 		ck_assert_msg(procs_wait_fd_count(victim, baseline.worker, 10000), "it does not give them back");
 		kill(victim, SIGKILL);
@@ -831,7 +839,7 @@ START_TEST(D01_moves_with_more_than_16_kib_unexecuted)
 	struct baseline baseline;
 	struct wire_bytes burst = { 0 };
 	struct procs_tracer tracer;
-	bool traced = broker_have_strace();
+	bool traced = procs_may_trace();
 	int64_t next[PARTITIONS] = { 0 };
 	uint8_t payload[1000];
 	enum { COUNT = 900 };
@@ -872,7 +880,7 @@ START_TEST(D01_moves_with_more_than_16_kib_unexecuted)
 		procs_untrace(&tracer);
 		ck_assert_msg(procs_count_lines(tracer.path, "memfd_create", NULL) > 0, "no memfd was needed");
 	} else {
-		procs_skipped("D01_moves_with_more_than_16_kib_unexecuted", "no strace here: whether by memfd was not seen");
+		procs_skipped("D01_moves_with_more_than_16_kib_unexecuted", "no strace that may attach here: whether by memfd was not seen");
 	}
 	close(fd);
 	wire_bytes_free(&burst);
@@ -944,20 +952,20 @@ static int
 pile_up(int **fds, int *resident, struct baseline *baseline, int limit_above, int more, const char *test)
 {
 	struct procs_tracer tracer;
-	bool traced = broker_have_strace();
+	bool traced = procs_may_trace();
 	int64_t before, until = wire_now_ms() + 20000;
 	int limit = baseline->supervisor + limit_above;
 	int count = limit + more;
 	pid_t victim = worker_of_group(1);
 
 	*fds = calloc((size_t)count, sizeof **fds);
-	connect_into(*fds, count, 0);
-	connect_into(resident, 1, 0);
+	connect_into(*fds, count, 0, 0);
+	connect_into(resident, 1, 0, count);
 	before = wire_high_watermark(*resident, "h", partition_in(1));
 	if (traced)
 		procs_trace(&tracer, &broker, broker.pid, "-e trace=sendmsg");
 	else
-		procs_skipped(test, "no strace here: ETOOMANYREFS was not seen");
+		procs_skipped(test, "no strace that may attach here: ETOOMANYREFS was not seen");
 	broker_freeze(victim);
 	procs_set_fd_limit(broker.pid, limit);
 	for (int i = 0; i < count; i++)
@@ -1047,8 +1055,8 @@ START_TEST(D09_table_of_a_worker_is_full)
 	baseline = take_baseline();
 	learn_groups();
 	pid = worker_of_group(1);
-	connect_into(residents, 4, 1);
-	connect_into(fds, MANY, 0);
+	connect_into(residents, 4, 1, 0);
+	connect_into(fds, MANY, 0, 0);
 	procs_set_fd_limit(pid, procs_lowest_free_fd(pid));
 	for (int i = 0; i < MANY; i++)
 		send_produce(fds[i], i, 1);

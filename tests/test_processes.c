@@ -806,8 +806,9 @@ START_TEST(D06_supervisor_killed_workers_answer_and_force)
 	struct wire_bytes request = { 0 };
 	struct wire_answer answer;
 	int writers[2], held;
-	bool traced = broker_have_strace();
+	bool traced = procs_may_trace();
 
+	procs_traced_to_the_end();
 	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n", .log = "flush_interval = 1h\n" });
 	for (int i = 0; i < 2; i++) {
 		writers[i] = connect_tcp();
@@ -836,7 +837,7 @@ START_TEST(D06_supervisor_killed_workers_answer_and_force)
 		ck_assert_msg(procs_count_lines(tracers[i].path, "sync(", "= 0") > 0, "worker %d has forced nothing", i);
 	}
 	if (!traced)
-		procs_skipped("D06_supervisor_killed_workers_answer_and_force", "no strace here: barriers were not seen");
+		procs_skipped("D06_supervisor_killed_workers_answer_and_force", "no strace that may attach here: barriers were not seen");
 	wire_bytes_free(&request);
 	broker_end(&broker);
 }
@@ -874,16 +875,17 @@ START_TEST(D07_stop_answers_what_is_executed_and_held)
 	struct wire_answer answer;
 	enum { FORCED = 5, HELD = 5 };
 	int forced[FORCED], held[HELD], idle, port;
-	bool traced = broker_have_strace();
+	bool traced = procs_may_trace();
 
 	/* Barriers take so long that the stop comes in the middle of one. */
+	procs_traced_to_the_end();
 	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n" });
 	port = broker.port;
 	if (traced)
 		procs_trace(&tracer, &broker, broker_worker_of(&broker, "t", 0),
 		    "-e trace=fdatasync -e inject=fdatasync:delay_enter=700000");
 	else
-		procs_skipped("D07_stop_answers_what_is_executed_and_held", "no strace here: barriers were not slowed");
+		procs_skipped("D07_stop_answers_what_is_executed_and_held", "no strace that may attach here: barriers were not slowed");
 	idle = connect_tcp();
 	produce(idle, "t", 1, WIRE_WRITTEN, "x");
 	for (int i = 0; i < HELD; i++) {
@@ -939,10 +941,11 @@ START_TEST(D07_stop_forces_the_logs)
 	struct procs_tracer tracers[2];
 	int fd;
 
-	if (!broker_have_strace()) {
-		procs_skipped("D07_stop_forces_the_logs", "no strace here");
+	if (!procs_may_trace()) {
+		procs_skipped("D07_stop_forces_the_logs", "no strace that may attach here");
 		return;
 	}
+	procs_traced_to_the_end();
 	broker_start(&broker, &(struct broker_config){ .topics = "t = 4\n", .log = "flush_interval = 1h\n" });
 	fd = connect_tcp();
 	for (int32_t partition = 0; partition < 4; partition++)
@@ -1072,7 +1075,7 @@ START_TEST(D09_out_of_descriptors_after_the_start)
 	struct broker_config config = { .topics = "t = 2\n" };
 	struct procs_tracer tracer;
 	int residents[4], newcomers[NEWCOMERS], descriptors;
-	bool traced = broker_have_strace();
+	bool traced = procs_may_trace();
 	struct wire_bytes request = { 0 };
 	int64_t began, cpu_ms;
 	const char *why;
@@ -1113,7 +1116,7 @@ START_TEST(D09_out_of_descriptors_after_the_start)
 		refused = procs_count_lines(tracer.path, "accept4", "EMFILE");
 		ck_assert_msg(refused <= elapsed / 100 + 2, "%ld tries in %lld ms", refused, (long long)elapsed);
 	} else {
-		procs_skipped("D09_out_of_descriptors_after_the_start", "no strace here: the pauses were not counted");
+		procs_skipped("D09_out_of_descriptors_after_the_start", "no strace that may attach here: the pauses were not counted");
 	}
 	ck_assert_msg(broker_cpu_ms(broker.pid) - cpu_ms < (wire_now_ms() - began) * 9 / 10, "it spins");
 	ck_assert_int_le(broker_count_log(&broker, "cannot accept"), 2);

@@ -362,6 +362,7 @@ START_TEST(A09_forced_one_by_one_with_a_slow_barrier)
 	printf("A09: %d FORCED one by one in %lld ms: %g barriers, answered after %lld ms\n", FORCERS,
 	    (long long)(sent - began), count, (long long)(answered - began));
 	ck_assert_int_ge(answered - began, SLOW_MS);
+	ck_assert_double_ge(count, 1);
 	ck_assert_double_le(count, BARRIERS_MAX + (double)(sent - began) / SLOW_MS);
 	/* One after the other they would have taken a second. */
 	ck_assert_double_lt(count, FORCERS / 2);
@@ -396,6 +397,7 @@ START_TEST(A09_forced_on_one_connection_share_barriers)
 	}
 	count = barriers(1 + FORCERS) - before;
 	printf("A09: %d FORCED on one connection: %g barriers\n", FORCERS, count);
+	ck_assert_double_ge(count, 1);
 	ck_assert_double_le(count, BARRIERS_MAX);
 	wire_bytes_free(&frames);
 	wire_bytes_free(&answers);
@@ -992,6 +994,49 @@ START_TEST(B02_min_bytes_across_segments)
 	ck_assert_int_lt(wire_now_ms() - began, LONG_WAIT_MS / 2);
 	ck_assert_uint_ge(fetched.length, 508);
 	wire_fetched_free(&fetched);
+	close(other);
+	finish();
+}
+END_TEST
+
+/* One byte more than there is: held; exactly what is there: answered at once, not at the end of the wait. */
+START_TEST(B02_min_bytes_to_the_byte)
+{
+	struct wire_bytes frame = { 0 };
+	struct wire_fetched fetched;
+	int64_t began = wire_now_ms();
+	int other;
+
+	start(&(struct broker_config){ .topics = "t = 2\n", .sections = "[topic t]\nrecord_format = plain\n" });
+	other = connect_broker();
+	for (int32_t length = 1; length < 20; length++) {
+		int32_t partition = length % 2;
+		char payload[20];
+		int64_t end;
+
+		memset(payload, length, sizeof payload);
+		end = wire_high_watermark(other, "t", partition);
+		wire_put_fetch(&frame, 1, "t", partition, end, 1000, LONG_WAIT_MS, 4 + length);
+		wire_put_fetch(&frame, 2, "t", partition, end, 1000, LONG_WAIT_MS, 4 + length + 1);
+		send_frame(fd, &frame);
+		expect_held(1);
+		ck_assert_int_eq(wire_produce_one(other, "t", partition, WIRE_WRITTEN, payload, (size_t)length, NULL), 0);
+		read_fetched(fd, 1, &fetched);
+		ck_assert_uint_eq(fetched.length, 4 + (size_t)length);
+		wire_fetched_free(&fetched);
+		expect_held(1);
+		ck_assert(wire_silent(fd, 2));
+		ck_assert_int_eq(wire_produce_one(other, "t", partition, WIRE_WRITTEN, "x", 1, NULL), 0);
+		read_fetched(fd, 2, &fetched);
+		ck_assert_uint_eq(fetched.length, 4 + (size_t)length + 5);
+		wire_fetched_free(&fetched);
+		/* Both are there by now: no wait at all. */
+		wire_put_fetch(&frame, 3, "t", partition, end, 1000, LONG_WAIT_MS, 4 + length + 5);
+		send_frame(fd, &frame);
+		read_fetched(fd, 3, &fetched);
+		wire_fetched_free(&fetched);
+	}
+	ck_assert_int_lt(wire_now_ms() - began, LONG_WAIT_MS);
 	close(other);
 	finish();
 }
@@ -1839,6 +1884,7 @@ suite(void)
 	tcase_add_test(hold, B01_caught_up_is_held_and_counted);
 	tcase_add_test(hold, B02_a_batch_during_the_hold);
 	tcase_add_test(hold, B02_min_bytes_across_segments);
+	tcase_add_test(hold, B02_min_bytes_to_the_byte);
 	tcase_add_test(hold, B03_no_wake_up_is_lost);
 	tcase_add_test(hold, B04_nothing_comes);
 	tcase_add_test(hold, B04_never_early_under_load);

@@ -824,7 +824,7 @@ wire_next_record(const uint8_t *payload, size_t length, size_t *position, bool c
 {
 	size_t header = crc ? 8 : 4;
 	size_t left = length - *position;
-	const uint8_t *at = payload + *position;
+	const uint8_t *at;
 	int32_t record_length;
 	bool right = true;
 
@@ -832,6 +832,7 @@ wire_next_record(const uint8_t *payload, size_t length, size_t *position, bool c
 		*good = true;
 	if (left < header)
 		return false;
+	at = payload + *position;
 	record_length = wire_get_i32(at);
 	if (record_length < 1) {
 		if (good != NULL)
