@@ -636,6 +636,8 @@ START_TEST(routing_stays_inside_its_frame)
 	end = bytes_put_i16(end, 1);
 	end = bytes_put_i32(end, 1);
 	*end++ = 0;
+	/* Read on, this would be a name of one character and a partition. */
+	*end++ = 1;
 	memset(end, 'a', sizeof(two) - (size_t)(end - two));
 	ck_assert_int_eq(codec_route(two, sizeof(two), &topic, &partition), CODEC_ROUTE_ANYWHERE);
 }

@@ -337,6 +337,8 @@ START_TEST(enough_is_counted_across_segments)
 	ck_assert(held(&conns[0]));
 	append(1);
 	expect_answer(&conns[0], 12, 9 * RECORD_BYTES, RECORD_BYTES);
+	ck_assert(fetch(&conns[0], 9, 100000, 1000, 2 * RECORD_BYTES));
+	expect_answer(&conns[0], 12, 9 * RECORD_BYTES, RECORD_BYTES);
 }
 END_TEST
 

@@ -183,23 +183,24 @@ START_TEST(as_many_at_once_as_there_may_be_threads)
 }
 END_TEST
 
-/* The same when threads are there already and idle, so that what one thinks idle must not have been given away. */
+/* The same when some threads are there already and idle: one that has been given a job must not count as idle again. */
 START_TEST(idle_threads_are_counted_once)
 {
-	for (int round = 0; round < 20; round++) {
-		gate_open = false;
+	for (int round = 0; round < 200; round++) {
+		jobs_free(jobs);
+		begin();
 		for (int i = 0; i < 3; i++) {
 			list[i] = (struct test_job){ .number = i };
 			submit(&list[i], run_square, count_done);
 		}
-		collect_until(done_count + 3);
+		collect_until(3);
 		for (int i = 0; i < JOBS_THREADS_MAX; i++) {
 			list[i] = (struct test_job){ .number = i };
 			submit(&list[i], run_gate, count_done);
 		}
 		wait_for_waiting(JOBS_THREADS_MAX);
 		open_gate();
-		collect_until(done_count + JOBS_THREADS_MAX);
+		collect_until(3 + JOBS_THREADS_MAX);
 	}
 }
 END_TEST

@@ -802,7 +802,7 @@ signal_mask(pid_t pid, const char *key)
 		if (strncmp(line, key, strlen(key)) == 0)
 			mask = strtoull(line + strlen(key), NULL, 16);
 	fclose(file);
-	return mask;
+	return mask & ~(3ULL << 31);	/* 32 and 33 are libc's own, and not to be touched */
 }
 
 /* Ignored signals of whoever has started it do not count, neither for it nor for its workers. */

@@ -53,7 +53,7 @@ roll_plan(enum record_format format, int64_t segment_bytes, int64_t base, const 
     int64_t count, struct roll_part **parts, size_t *part_count)
 {
 	struct roll_part part = { .base = base, .records = records };
-	const uint8_t *end = records + bytes;
+	const uint8_t *end = bytes > 0 ? records + bytes : records;	/* without a batch both are NULL */
 	int64_t left = count;
 	int error;
 
@@ -69,7 +69,8 @@ roll_plan(enum record_format format, int64_t segment_bytes, int64_t base, const 
 		(*parts)[(*part_count)++] = part;
 		part.base += part.count;
 		left -= part.count;
-		part.records += part.bytes;
+		if (part.bytes > 0)
+			part.records += part.bytes;
 	} while (left > 0);
 	if (part.records == end)
 		return 0;
