@@ -8,11 +8,9 @@
 struct crew {
 	struct child_shared shared;
 	struct crew_hooks hooks;
-	struct lock *lock;
 	bool ready, stopping, stopped;
 	int32_t count;
 	struct child **children;
-	pid_t *pids;		/* as they stand in the lock file */
 	bool *serving;		/* as the hook was told */
 };
 
@@ -38,15 +36,6 @@ has_stopped(const struct child *child)
 }
 
 static void
-note_pid(struct crew *crew, int32_t number, pid_t pid)
-{
-	if (crew->pids[number] == pid)
-		return;
-	crew->pids[number] = pid;
-	lock_write_pids(crew->lock, crew->pids, crew->count);
-}
-
-static void
 note_serving(struct crew *crew, int32_t number, bool serving)
 {
 	if (crew->serving[number] == serving)
@@ -69,7 +58,6 @@ on_changed(void *context, struct child *child)
 {
 	struct crew *crew = context;
 
-	note_pid(crew, child_number(child), child_pid(child));
 	note_serving(crew, child_number(child), child_serving(child));
 	if (!crew->ready && !crew->stopping && all_children(crew, settled)) {
 		crew->ready = true;
@@ -83,7 +71,7 @@ on_changed(void *context, struct child *child)
 
 struct crew *
 crew_new(struct event_base *base, const struct setup *setup, const char *program, struct reserve *reserve,
-    struct lock *lock, const struct crew_hooks *hooks)
+    int lock, const struct crew_hooks *hooks)
 {
 	struct crew *crew = calloc(1, sizeof(*crew));
 	size_t count = (size_t)setup->topics->group_count;
@@ -91,13 +79,10 @@ crew_new(struct event_base *base, const struct setup *setup, const char *program
 	if (crew == NULL)
 		return NULL;
 	crew->hooks = *hooks;
-	crew->lock = lock;
-	crew->shared = (struct child_shared){ base, setup, program, lock->descriptor, reserve, crew, on_returned,
-		on_changed };
+	crew->shared = (struct child_shared){ base, setup, program, lock, reserve, crew, on_returned, on_changed };
 	crew->children = calloc(count, sizeof(*crew->children));
-	crew->pids = calloc(count, sizeof(*crew->pids));
 	crew->serving = calloc(count, sizeof(*crew->serving));
-	if (crew->children == NULL || crew->pids == NULL || crew->serving == NULL)
+	if (crew->children == NULL || crew->serving == NULL)
 		goto fail;
 	for (; crew->count < (int32_t)count; crew->count++) {
 		crew->children[crew->count] = child_new(&crew->shared, crew->count);
@@ -119,7 +104,6 @@ crew_free(struct crew *crew)
 	for (int32_t i = 0; i < crew->count; i++)
 		child_free(crew->children[i]);
 	free(crew->children);
-	free(crew->pids);
 	free(crew->serving);
 	free(crew);
 }

@@ -1,6 +1,6 @@
 /*
- * All workers together: starts them, hears of their deaths, knows when the broker is ready and when it has stopped,
- * keeps the pids in the lock file. Knows nothing of connections.
+ * All workers together: starts them, hears of their deaths, knows when the broker is ready and when it has stopped.
+ * Knows nothing of connections.
  */
 #ifndef SUPERVISOR_CREW_H
 #define SUPERVISOR_CREW_H
@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 #include "supervisor/child.h"
-#include "supervisor/lock.h"
 
 struct crew;
 
@@ -21,9 +20,9 @@ struct crew_hooks {
 	void (*stopped)(void *context);	/* once, after crew_stop: no worker runs any more */
 };
 
-/* `setup`, `program`, `reserve` and `lock` are borrowed. NULL with errno. */
+/* `setup`, `program` and `reserve` are borrowed, and the descriptor of the lock. NULL with errno. */
 struct crew *crew_new(struct event_base *base, const struct setup *setup, const char *program, struct reserve *reserve,
-    struct lock *lock, const struct crew_hooks *hooks);
+    int lock, const struct crew_hooks *hooks);
 void crew_free(struct crew *crew);
 
 void crew_begin(struct crew *crew);

@@ -13,13 +13,42 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/topics.h"
 
 enum {
-	TEXT_BYTES = 32 * 1024,		/* a line for each of 1,024 workers */
+	LINES_MAX = 1 + TOPICS_GROUPS_MAX,	/* the supervisor's and one for each worker */
 	READ_TRIES = 10,		/* the holder may be writing the file this very moment */
 	READ_PAUSE_MS = 50,
 	NAMED_MAX = 8,
 };
+
+/*
+ * Forces the name of the data directory, at each start: it may have been made just before a crash of an earlier one, and
+ * every acknowledgement with FORCED rests on it. A parent that cannot be opened for reading is forced with all of its
+ * file system.
+ */
+static int
+force_name(const char *data_dir)
+{
+	int directory = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int parent = directory < 0 ? -1 : openat(directory, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int result = -1;
+
+	if (parent >= 0)
+		result = fsync(parent);
+	else if (directory >= 0 && errno == EACCES)
+		result = syncfs(directory);
+	/* A mounted file system below one that cannot be written: its root needs no name. */
+	if (result != 0 && parent >= 0 && (errno == EINVAL || errno == EROFS))
+		result = 0;
+	if (result != 0)
+		log_error("cannot force the name of the data directory %s to the disk: %s", data_dir, strerror(errno));
+	if (parent >= 0)
+		close(parent);
+	if (directory >= 0)
+		close(directory);
+	return result;
+}
 
 static int
 make_directory(struct lock *lock, const char *data_dir)
@@ -35,7 +64,7 @@ make_directory(struct lock *lock, const char *data_dir)
 		log_error("cannot use the data directory %s: %s", data_dir, strerror(errno));
 		return -1;
 	}
-	return 0;
+	return force_name(lock->data_dir);
 }
 
 /* True when the pid belongs to a running process (a zombie does not run) that can be one of a broker's. */
@@ -65,38 +94,40 @@ broker_runs(pid_t pid)
 	return strcmp(name + 1, "logsupervisor") == 0 || strcmp(name + 1, "logworker") == 0;
 }
 
+/* Appends "123 supervisor" or "124 worker 0" for line `number`; returns the new end of the text. */
 static char *
-append_pid(char *to, char *end, const char *line, int named)
+append_holder(char *to, char *end, long pid, int number, int named)
 {
+	const char *before = named > 0 ? ", " : "";
 	int n;
 
 	if (named >= NAMED_MAX)
 		n = snprintf(to, (size_t)(end - to), "%s", named == NAMED_MAX ? ", and more" : "");
+	else if (number == 0)
+		n = snprintf(to, (size_t)(end - to), "%s%ld supervisor", before, pid);
 	else
-		n = snprintf(to, (size_t)(end - to), "%s%.*s", named > 0 ? ", " : "", (int)strcspn(line, "\n"), line);
+		n = snprintf(to, (size_t)(end - to), "%s%ld worker %d", before, pid, number - 1);
 	return n < end - to ? to + n : to;
 }
 
-/* Writes "123 supervisor, 124 worker 0" of those in the file that still run; returns their number. */
+/* Names those in the file that still run; returns their number. */
 static int
 name_holders(int fd, char *names, size_t size)
 {
-	char *text = calloc(1, TEXT_BYTES + 1);
+	char line[LOCK_LINE_BYTES + 1] = "";
 	char *to = names, *end = names + size;
 	int running = 0;
 
 	*names = '\0';
-	if (text == NULL)
-		return 0;
-	if (pread(fd, text, TEXT_BYTES, 0) > 0)
-		for (char *line = text; line != NULL && *line != '\0';
-		    line = strchr(line, '\n'), line = line == NULL ? NULL : line + 1) {
-			long pid = strtol(line, NULL, 10);
+	for (int i = 0; i < LINES_MAX; i++) {
+		long pid;
 
-			if (pid > 0 && broker_runs((pid_t)pid))
-				to = append_pid(to, end, line, running++);
-		}
-	free(text);
+		if (pread(fd, line, LOCK_LINE_BYTES, (off_t)i * LOCK_LINE_BYTES) != LOCK_LINE_BYTES)
+			break;
+		pid = strtol(line, NULL, 10);
+		if (pid > 0 && broker_runs((pid_t)pid))
+			to = append_holder(to, end, pid, i, running++);
+	}
 	return running;
 }
 
@@ -141,6 +172,17 @@ is_file(int fd, const char *path)
 	    held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
+/* What an earlier broker has left goes first. A hint only, so that a full disk does not keep the broker from starting. */
+static void
+write_own_line(const struct lock *lock)
+{
+	char line[LOCK_LINE_BYTES + 1];
+
+	snprintf(line, sizeof(line), "%-31d\n", (int)getpid());
+	if (ftruncate(lock->descriptor, 0) != 0 || pwrite(lock->descriptor, line, LOCK_LINE_BYTES, 0) != LOCK_LINE_BYTES)
+		log_warning("cannot write the pid into %s/lock: %s", lock->data_dir, strerror(errno));
+}
+
 enum lock_result
 lock_take(struct lock *lock, const char *data_dir)
 {
@@ -171,28 +213,8 @@ lock_take(struct lock *lock, const char *data_dir)
 		return LOCK_FAILED;
 	}
 	lock->descriptor = fd;
+	write_own_line(lock);
 	return LOCK_TAKEN;
-}
-
-void
-lock_write_pids(struct lock *lock, const pid_t *workers, int32_t count)
-{
-	static struct log_limit limit;
-	size_t used = 0;
-	char *text = malloc(TEXT_BYTES);
-	uint64_t suppressed;
-
-	if (text == NULL)
-		return;
-	used += (size_t)snprintf(text, TEXT_BYTES, "%ld supervisor\n", (long)getpid());
-	for (int32_t i = 0; i < count && used + 64 < TEXT_BYTES; i++)
-		if (workers[i] > 0)
-			used += (size_t)snprintf(text + used, TEXT_BYTES - used, "%ld worker %d\n", (long)workers[i], (int)i);
-	/* In place and not forced: it is a hint, and must not wait for a disk. */
-	if ((pwrite(lock->descriptor, text, used, 0) != (ssize_t)used || ftruncate(lock->descriptor, (off_t)used) != 0) &&
-	    log_limit_pass(&limit, 3600 * 1000000000LL, &suppressed))
-		log_warning("cannot write the pids into %s/lock: %s", lock->data_dir, strerror(errno));
-	free(text);
 }
 
 void

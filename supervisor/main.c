@@ -363,7 +363,8 @@ assemble(struct broker *broker)
 	if (broker->parking == NULL)
 		return fail("parking");
 	broker->handover = handover_new(broker->parking, settings->max_connections);
-	broker->crew = crew_new(broker->base, &broker->setup, broker->program, &broker->reserve, &broker->lock, &hooks);
+	broker->crew = crew_new(broker->base, &broker->setup, broker->program, &broker->reserve, broker->lock.descriptor,
+	    &hooks);
 	if (broker->handover == NULL || broker->crew == NULL)
 		return fail("workers");
 	handover_set_crew(broker->handover, broker->crew);

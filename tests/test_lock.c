@@ -69,9 +69,20 @@ struct holder {
 	int until;	/* write end of a pipe: closed, it ends */
 };
 
-/* A process by the name of `name` that takes the lock, writes its file (a worker's pid in it too), and waits. */
+/* The line that worker `number` writes, on the description that it has inherited. */
+static void
+write_worker_line(const struct lock *lock, int number, pid_t pid)
+{
+	char line[LOCK_LINE_BYTES + 1];
+
+	snprintf(line, sizeof(line), "%-31d\n", (int)pid);
+	if (pwrite(lock->descriptor, line, LOCK_LINE_BYTES, LOCK_LINE_BYTES * (1 + number)) != LOCK_LINE_BYTES)
+		_exit(1);
+}
+
+/* A process by the name of `name` that takes the lock and waits. */
 static struct holder
-hold(const char *name, pid_t worker)
+hold(const char *name)
 {
 	struct holder holder;
 	int up[2], down[2];
@@ -86,7 +97,6 @@ hold(const char *name, pid_t worker)
 		close(down[1]);
 		if (lock_take(&lock, data_dir) != LOCK_TAKEN)
 			_exit(1);
-		lock_write_pids(&lock, &worker, 1);
 		if (write(up[1], "x", 1) != 1 || read(down[0], &byte, 1) != 0)
 			_exit(1);
 		_exit(0);
@@ -111,7 +121,7 @@ START_TEST(makes_the_directory_and_the_file)
 	struct lock lock;
 	struct stat st;
 	char path[256], text[256] = "";
-	const pid_t workers[] = { 4711, 0, 4712 };
+	pid_t pid = 0;
 	FILE *file;
 
 	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
@@ -121,16 +131,33 @@ START_TEST(makes_the_directory_and_the_file)
 	snprintf(path, sizeof(path), "%s/lock", data_dir);
 	ck_assert_int_eq(stat(path, &st), 0);
 	ck_assert_int_eq(st.st_mode & 07777, 0640);
-	lock_write_pids(&lock, workers, 3);
+	ck_assert_int_eq(st.st_size, LOCK_LINE_BYTES);
 	file = fopen(path, "r");
 	ck_assert_ptr_nonnull(file);
-	ck_assert_uint_gt(fread(text, 1, sizeof(text) - 1, file), 0);
+	ck_assert_uint_eq(fread(text, 1, sizeof(text) - 1, file), LOCK_LINE_BYTES);
 	fclose(file);
-	ck_assert_ptr_nonnull(strstr(text, " supervisor\n4711 worker 0\n4712 worker 2\n"));
-	/* Rewritten shorter, nothing of before is left. */
-	lock_write_pids(&lock, workers, 1);
+	ck_assert_int_eq(sscanf(text, "%d", &pid), 1);
+	ck_assert_int_eq(pid, getpid());
+	ck_assert_int_eq(text[LOCK_LINE_BYTES - 1], '\n');
+	lock_free(&lock);
+}
+END_TEST
+
+/* Of what an earlier broker has left there is nothing in the way, and nothing to be taken for true. */
+START_TEST(old_lines_are_gone)
+{
+	struct lock lock;
+	struct stat st;
+	char path[256];
+
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
+	for (int i = 0; i < 5; i++)
+		write_worker_line(&lock, i, getpid());
+	lock_free(&lock);
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
+	snprintf(path, sizeof(path), "%s/lock", data_dir);
 	ck_assert_int_eq(stat(path, &st), 0);
-	ck_assert_int_eq(st.st_size, (off_t)strlen(text) - (off_t)strlen("4712 worker 2\n"));
+	ck_assert_int_eq(st.st_size, LOCK_LINE_BYTES);
 	lock_free(&lock);
 }
 END_TEST
@@ -149,7 +176,7 @@ END_TEST
 
 START_TEST(bug_H11_the_holder_is_named)
 {
-	struct holder holder = hold("logsupervisor", 0);
+	struct holder holder = hold("logsupervisor");
 	char text[64];
 	struct lock lock;
 
@@ -164,7 +191,7 @@ END_TEST
 
 START_TEST(bug_H11_not_stale_after_a_kill)
 {
-	struct holder holder = hold("logsupervisor", 0);
+	struct holder holder = hold("logsupervisor");
 	struct lock lock;
 
 	kill(holder.pid, SIGKILL);
@@ -194,18 +221,20 @@ START_TEST(a_zombie_is_not_named_and_a_worker_is)
 		worker = fork();
 		if (worker == 0) {
 			prctl(PR_SET_NAME, "logworker");
+			/* The last of many, behind a hole where the others have never run. */
+			write_worker_line(&lock, 1023, getpid());
+			worker = getpid();
+			if (write(ends[1], &worker, sizeof(worker)) != (ssize_t)sizeof(worker))
+				_exit(1);
 			pause();
 			_exit(0);
 		}
-		lock_write_pids(&lock, &worker, 1);
-		if (write(ends[1], &worker, sizeof(worker)) != (ssize_t)sizeof(worker))
-			_exit(1);
 		_exit(0);
 	}
 	ck_assert_int_eq(read(ends[0], &worker, sizeof(worker)), (ssize_t)sizeof(worker));
 	ck_assert_int_eq(waitid(P_PID, (id_t)holder.pid, &info, WEXITED | WNOWAIT), 0);
 	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_HELD);
-	snprintf(text, sizeof(text), "pid %d worker 0 still running", (int)worker);
+	snprintf(text, sizeof(text), "pid %d worker 1023 still running", (int)worker);
 	ck_assert(has_said(text));
 	snprintf(text, sizeof(text), "%d supervisor", (int)holder.pid);
 	ck_assert(!has_said(text));
@@ -222,7 +251,7 @@ END_TEST
 /* A pid in the file that belongs to something else by now is neither named nor in the way. */
 START_TEST(bug_H10_reused_pids)
 {
-	struct holder other = hold("sleep", 0);
+	struct holder other = hold("sleep");
 	struct lock lock;
 	char text[64];
 
@@ -266,7 +295,6 @@ START_TEST(garbage_in_the_file_is_no_obstacle)
 		fputc(rand() & 0xFF, file);
 	fclose(file);
 	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
-	lock_write_pids(&lock, NULL, 0);
 	lock_free(&lock);
 }
 END_TEST
@@ -282,6 +310,7 @@ main(void)
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_set_timeout(tcase, 20);
 	tcase_add_test(tcase, makes_the_directory_and_the_file);
+	tcase_add_test(tcase, old_lines_are_gone);
 	tcase_add_test(tcase, a_missing_parent_is_named);
 	tcase_add_test(tcase, bug_H11_the_holder_is_named);
 	tcase_add_test(tcase, bug_H11_not_stale_after_a_kill);
