@@ -236,6 +236,16 @@ take_descriptors(struct msghdr *packet, int *descriptors)
 	return count;
 }
 
+/* Only a message with descriptors needs room for them: to be told to stop, or that the other end is gone, needs none. */
+static bool
+next_has_descriptors(int fd)
+{
+	struct header header;
+	ssize_t n = recv(fd, &header, sizeof(header), MSG_PEEK | MSG_DONTWAIT);
+
+	return n == (ssize_t)sizeof(header) && header.descriptor_count > 0;
+}
+
 static ssize_t
 receive_packet(struct channel *channel, struct msghdr *packet, union control *control)
 {
@@ -260,9 +270,11 @@ channel_receive(struct channel *channel, struct channel_message *message)
 	struct header header;
 	ssize_t n;
 
-	if (!room_for_descriptors(channel->fd))
+	if (!room_for_descriptors(channel->fd) && next_has_descriptors(channel->fd))
 		return CHANNEL_NO_ROOM;
 	n = receive_packet(channel, &packet, &control);
+	if (n < 0 && (errno == ENOMEM || errno == ENOBUFS))
+		return CHANNEL_NO_ROOM;
 	if (n < 0)
 		return errno == EAGAIN ? CHANNEL_NOTHING : CHANNEL_END;
 	message->descriptor_count = take_descriptors(&packet, message->descriptors);
@@ -273,8 +285,12 @@ channel_receive(struct channel *channel, struct channel_message *message)
 	memcpy(&header, channel->buffer, (size_t)n < sizeof(header) ? (size_t)n : sizeof(header));
 	if ((packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || (size_t)n != sizeof(header) + header.size ||
 	    header.descriptor_count != (uint32_t)message->descriptor_count) {
+		bool lost = (packet.msg_flags & MSG_CTRUNC) != 0 && (size_t)n == sizeof(header) + header.size &&
+		    header.descriptor_count <= CHANNEL_DESCRIPTORS_MAX &&
+		    header.descriptor_count > (uint32_t)message->descriptor_count;
+
 		close_all(message->descriptors, (uint32_t)message->descriptor_count);
-		return CHANNEL_MALFORMED;
+		return lost ? CHANNEL_LOST : CHANNEL_MALFORMED;
 	}
 	message->type = header.type;
 	message->size = header.size;

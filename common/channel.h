@@ -3,7 +3,7 @@
  * descriptors. Moves messages and knows neither their meaning nor an event loop. Both ends are non-blocking; what
  * cannot be sent yet waits in one queue, so that connections and control keep their order.
  *
- *   packet = struct channel_header | payload
+ *   packet = type, size, number of descriptors | payload
  */
 #ifndef COMMON_CHANNEL_H
 #define COMMON_CHANNEL_H
@@ -69,6 +69,8 @@ enum channel_received {
 	CHANNEL_NOTHING,	/* none for now */
 	CHANNEL_NO_ROOM,	/* fewer than two descriptors are free in this process: nothing was received (the kernel
 				   would close a client silently); try again by a timer of CHANNEL_RETRY_MS */
+	CHANNEL_LOST,		/* the table was full after all: a message came without all of its descriptors. What came has
+				   been closed, a connection is lost; go on */
 	CHANNEL_END,		/* the other end is closed and everything it sent has been received */
 	CHANNEL_MALFORMED,	/* truncated data or descriptors, or no whole header: a bug at the other end. What came
 				   with it has been closed */

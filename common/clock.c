@@ -10,3 +10,13 @@ clock_now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t)t.tv_sec * CLOCK_NS_PER_S + t.tv_nsec;
 }
+
+struct timeval
+clock_until(int64_t deadline_ns)
+{
+	int64_t wait_us = (deadline_ns - clock_now_ns()) / CLOCK_NS_PER_US + 1;
+
+	if (wait_us < 1)
+		wait_us = 1;
+	return (struct timeval){ .tv_sec = wait_us / 1000000, .tv_usec = wait_us % 1000000 };
+}

@@ -3,6 +3,7 @@
 #define COMMON_CLOCK_H
 
 #include <stdint.h>
+#include <sys/time.h>
 
 enum {
 	CLOCK_NS_PER_US = 1000,
@@ -12,5 +13,8 @@ enum {
 
 /* CLOCK_MONOTONIC now, in nanoseconds. */
 int64_t clock_now_ns(void);
+
+/* The time from now until then, rounded up; at least a microsecond: what a timer of the event loop is given. */
+struct timeval clock_until(int64_t deadline_ns);
 
 #endif

@@ -44,12 +44,6 @@ log_open(const char *who, enum log_level level)
 	to_journal = stderr_is_journal();
 }
 
-void
-log_set_level(enum log_level level)
-{
-	current_level = (int)level;
-}
-
 bool
 log_enabled(enum log_level level)
 {
@@ -167,19 +161,4 @@ log_limit_pass(struct log_limit *limit, int64_t interval_ns, uint64_t *suppresse
 	limit->suppressed = 0;
 	limit->next_ns = now + interval_ns;
 	return true;
-}
-
-int
-log_level_parse(const char *name)
-{
-	for (int level = LOG_ERROR; level <= LOG_DEBUG; level++)
-		if (strcmp(name, level_names[level]) == 0)
-			return level;
-	return -1;
-}
-
-const char *
-log_level_name(enum log_level level)
-{
-	return level_names[level];
 }

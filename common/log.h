@@ -18,7 +18,6 @@ enum log_level {
 
 /* `who` ("supervisor", "worker 0") stands in each line; it is copied. Lines above `level` are dropped. */
 void log_open(const char *who, enum log_level level);
-void log_set_level(enum log_level level);
 bool log_enabled(enum log_level level);
 
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -42,9 +41,5 @@ struct log_limit {
  * Returns true when a line may be written now. *suppressed is then the number of lines held back since the last one.
  */
 bool log_limit_pass(struct log_limit *limit, int64_t interval_ns, uint64_t *suppressed);
-
-/* "error", "warning", "info", "debug" to a level; -1 when it is none of them. */
-int log_level_parse(const char *name);
-const char *log_level_name(enum log_level level);
 
 #endif

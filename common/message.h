@@ -4,7 +4,7 @@
  * the length, copies the struct to a local, then acts. A malformed message is a bug: a worker that receives one
  * exits, the supervisor kills the sender and treats it as a crash.
  *
- * A worker starts with three descriptors and nothing else but stderr: its channel, its own board, the data
+ * A worker starts with three descriptors and nothing else but 0, 1 and 2: its channel, its own board, the data
  * directory's lock. Then:
  *
  *   worker      HELLO
@@ -16,6 +16,8 @@
 #ifndef COMMON_MESSAGE_H
 #define COMMON_MESSAGE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/codec.h"
@@ -99,6 +101,9 @@ struct message_connection {
 	int64_t spilled_end;
 	int64_t frame_started_ns;	/* CLOCK_MONOTONIC when the first byte of the half-read frame came; 0 = none */
 };
+
+/* Do its numbers agree with one another and with the message they came in? The group and the time are not looked at. */
+bool message_connection_valid(const struct message_connection *connection, size_t message_size, int descriptor_count);
 
 /* supervisor -> worker: answer what is executed and held, force the logs, exit 0. Nothing follows, no descriptor. */
 struct message_stop {

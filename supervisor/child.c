@@ -45,6 +45,7 @@ struct child {
 
 	int64_t given, returned;	/* connections, by this process */
 	int64_t closed_before;		/* the board's connections_closed when this process was started */
+	struct log_limit set_up_limit;
 };
 
 static void step(struct child *child, enum restart_event event);
@@ -101,16 +102,42 @@ setup_complete(const struct child *child)
 	return child->setup_step >= setup_steps(child->shared->setup);
 }
 
+/* A message of the set-up could not be made. What is short now may be there soon; anything else will not mend itself. */
+static void
+set_up_failed(struct child *child, int error)
+{
+	uint64_t suppressed;
+	char what[128];
+
+	if (error == EMFILE || error == ENFILE || error == ENOMEM) {
+		if (log_limit_pass(&child->set_up_limit, 60 * (int64_t)CLOCK_NS_PER_S, &suppressed))
+			log_warning("worker %d: cannot be sent its settings: %s; tried again every %d ms", (int)child->number,
+			    strerror(error), CHANNEL_RETRY_MS);
+		retry_later(child);
+		return;
+	}
+	snprintf(what, sizeof(what), "cannot be sent its settings: %s", strerror(error));
+	refuse(child, RESTART_BY_SPAWN, what);
+	step(child, RESTART_BROKE);
+}
+
+/* True while the settings are on their way to it. */
+static bool
+being_set_up(const struct child *child)
+{
+	return child->restart.state == RESTART_OPENING && child->setup_step >= 0 && !setup_complete(child);
+}
+
 /* Queues and sends what is left of the set-up, a few messages at a time: each board holds a descriptor. */
 static void
 go_on_sending(struct child *child)
 {
 	const struct setup *setup = child->shared->setup;
 
-	while (child->channel != NULL && child->setup_step >= 0 && !setup_complete(child)) {
+	while (child->channel != NULL && being_set_up(child)) {
 		while (!setup_complete(child) && channel_queued(child->channel) < CHILD_SETUP_WINDOW) {
 			if (setup_queue(setup, child->number, child->setup_step, child->channel) != 0) {
-				retry_later(child);
+				set_up_failed(child, errno);
 				break;
 			}
 			child->setup_step++;
@@ -123,7 +150,7 @@ go_on_sending(struct child *child)
 }
 
 int
-child_give(struct child *child, const struct parking_connection *connection)
+child_give(struct child *child, const struct connection *connection)
 {
 	size_t inline_bytes = (size_t)connection->message.inline_bytes;
 	struct channel_message message = { .type = MESSAGE_CONNECTION };
@@ -249,6 +276,11 @@ receive_one(struct child *child)
 	case CHANNEL_MALFORMED:
 		refuse(child, RESTART_BY_PROTOCOL, "a malformed packet");
 		step(child, RESTART_BROKE);
+		return true;
+	case CHANNEL_LOST:
+		child->returned++;
+		log_warning("worker %d: a client's connection that it gave back was lost: no descriptors were free; raise "
+		    "RLIMIT_NOFILE", child->number);
 		return true;
 	case CHANNEL_NO_ROOM:
 		event_del(child->readable);
@@ -450,6 +482,7 @@ take_back_unread(struct child *child)
 		case CHANNEL_MESSAGE:
 			take_back(child, &message);
 			continue;
+		case CHANNEL_LOST:
 		case CHANNEL_MALFORMED:
 			continue;
 		case CHANNEL_NO_ROOM:
@@ -512,18 +545,13 @@ static void perform(struct child *child, enum restart_action action);
 static void
 arm_timer(struct child *child)
 {
-	int64_t wait_us;
 	struct timeval wait;
 
 	if (child->restart.timer_ns == 0) {
 		evtimer_del(child->timer);
 		return;
 	}
-	wait_us = (child->restart.timer_ns - clock_now_ns()) / CLOCK_NS_PER_US + 1;
-	if (wait_us < 1)
-		wait_us = 1;
-	wait.tv_sec = (time_t)(wait_us / 1000000);
-	wait.tv_usec = (suseconds_t)(wait_us % 1000000);
+	wait = clock_until(child->restart.timer_ns);
 	evtimer_add(child->timer, &wait);
 }
 
@@ -538,7 +566,8 @@ bury(struct child *child)
 	take_back_queue(child);
 	close_channel(child);
 	board_clear_gauges(&child->shared->setup->boards->maps[child->number]);
-	if (stopping && had_served && child->wait_status != 0)
+	/* One that had its settings has opened its logs; without them it is killed by us, and has lost nothing. */
+	if (stopping && setup_complete(child) && child->wait_status != 0)
 		child->unclean = true;
 	if (!stopping)
 		child->restarts[child->blame >= 0 ? child->blame : (int)restart_reason_of(child->wait_status)]++;
@@ -724,15 +753,19 @@ child_serving(const struct child *child)
 bool
 child_behind(const struct child *child)
 {
-	return child->channel != NULL && channel_queued(child->channel) > 0;
+	int64_t heartbeat_ns = board_get(&child->shared->setup->boards->maps[child->number].worker->heartbeat_ns);
+
+	if (child->channel != NULL && channel_queued(child->channel) > 0)
+		return true;
+	return heartbeat_ns <= 0 || heartbeat_ns < clock_now_ns() - CHILD_SILENT_S * (int64_t)CLOCK_NS_PER_S;
 }
 
-/* The board's counter is the worker's word: it cannot make the sum negative, nor larger than what was given. */
+/* The board's counter is the worker's word: it cannot make the sum negative or larger than what was given, nor overflow. */
 int64_t
 child_connections(const struct child *child)
 {
 	int64_t present = child->given - child->returned;
-	int64_t closed = board_closed(child) - child->closed_before;
+	int64_t closed = (int64_t)((uint64_t)board_closed(child) - (uint64_t)child->closed_before);
 
 	if (child->channel == NULL)
 		return 0;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "supervisor/parking.h"
+#include "supervisor/connection.h"
 #include "supervisor/reserve.h"
 #include "supervisor/restart.h"
 #include "supervisor/setup.h"
@@ -20,6 +20,7 @@ struct child;
 
 enum {
 	CHILD_BATCH = 64,	/* messages from one worker before the loop turns to something else */
+	CHILD_SILENT_S = 2,	/* without a heartbeat, of which there is one a second */
 	CHILD_SETUP_WINDOW = 8,	/* messages of the set-up that wait at a time, and with them the descriptors they hold */
 };
 
@@ -33,7 +34,7 @@ struct child_shared {
 
 	void *context;			/* of the functions below */
 	/* A connection comes back, checked: it must go to message.group. Its descriptors go over; bytes: for the call. */
-	void (*returned)(void *context, const struct parking_connection *connection);
+	void (*returned)(void *context, const struct connection *connection);
 	/* The child's state has changed, or its process. */
 	void (*changed)(void *context, struct child *child);
 };
@@ -54,12 +55,16 @@ pid_t child_pid(const struct child *child);	/* 0 when no process runs */
 const struct restart *child_restart(const struct child *child);
 /* Restarts by reason so far, RESTART_REASON_COUNT of them. */
 const int64_t *child_restarts(const struct child *child);
-/* It stopped otherwise than it should: killed because it was late, crashed, or with another status than 0. */
+/* It stopped otherwise than it should: killed because it was late, crashed, or exited with another status than 0. */
 bool child_unclean(const struct child *child);
 
 /* May it be given connections now? */
 bool child_serving(const struct child *child);
-/* Messages that wait because it does not read. */
+/*
+ * Better give a connection to another one: messages wait because it does not read, or its loop has not turned for a
+ * while, or it is about to end (it clears its heartbeat then, and takes no more). The board is its own word, so this is
+ * a preference and no more.
+ */
 bool child_behind(const struct child *child);
 
 /*
@@ -67,7 +72,7 @@ bool child_behind(const struct child *child);
  * serving: what cannot be sent comes back by `returned`. Returns 0, and the descriptors are gone; or -1 with errno
  * ENOMEM, and they are still the caller's.
  */
-int child_give(struct child *child, const struct parking_connection *connection);
+int child_give(struct child *child, const struct connection *connection);
 
 /* Connections that live in it or are on their way to it. */
 int64_t child_connections(const struct child *child);

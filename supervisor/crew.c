@@ -46,7 +46,7 @@ note_serving(struct crew *crew, int32_t number, bool serving)
 }
 
 static void
-on_returned(void *context, const struct parking_connection *connection)
+on_returned(void *context, const struct connection *connection)
 {
 	struct crew *crew = context;
 

@@ -14,7 +14,7 @@ struct crew;
 
 struct crew_hooks {
 	void *context;
-	void (*returned)(void *context, const struct parking_connection *connection);	/* see child.h */
+	void (*returned)(void *context, const struct connection *connection);	/* see child.h */
 	void (*serving)(void *context, int32_t group);	/* that worker may be given connections from now on */
 	void (*ready)(void *context);	/* once: every worker serves, or has died three times in a row */
 	void (*stopped)(void *context);	/* once, after crew_stop: no worker runs any more */

@@ -61,13 +61,11 @@ handover_counts(const struct handover *handover)
 }
 
 static void
-drop(struct handover *handover, const struct parking_connection *connection, const char *why)
+drop(struct handover *handover, const struct connection *connection, const char *why)
 {
 	uint64_t suppressed;
 
-	parking_close_gently(connection->socket);
-	if (connection->memfd >= 0)
-		close(connection->memfd);
+	connection_close(connection);
 	handover->counts.dropped++;
 	if (!handover->stopping && log_limit_pass(&handover->dropped_limit, 60 * (int64_t)CLOCK_NS_PER_S, &suppressed))
 		log_error("a client's connection is closed: %s (%llu more since the last such line)", why,
@@ -75,20 +73,20 @@ drop(struct handover *handover, const struct parking_connection *connection, con
 }
 
 static void
-give(struct handover *handover, struct child *child, const struct parking_connection *connection)
+give(struct handover *handover, struct child *child, const struct connection *connection)
 {
 	if (child_give(child, connection) != 0)
 		drop(handover, connection, "no memory to hand it to its worker");
 }
 
 static void
-park(struct handover *handover, const struct parking_connection *connection)
+park(struct handover *handover, const struct connection *connection)
 {
 	if (parking_put(handover->parking, connection) != 0)
 		drop(handover, connection, "no memory to keep it until its worker is back");
 }
 
-/* In turn, those that serve; one that does not read its channel only when all others are no better. NULL: none. */
+/* In turn, those that serve; one that is behind only when all others are no better. NULL: none. */
 static struct child *
 next_worker(struct handover *handover)
 {
@@ -116,18 +114,18 @@ next_worker(struct handover *handover)
 
 /* Nothing has been read from it yet: which group it needs, its next worker will see. */
 static bool
-fits_anywhere(const struct parking_connection *connection)
+fits_anywhere(const struct connection *connection)
 {
 	return connection->message.inline_bytes == 0 && connection->message.spilled_end == 0;
 }
 
 static void
-route_anywhere(struct handover *handover, const struct parking_connection *connection)
+route_anywhere(struct handover *handover, const struct connection *connection)
 {
-	struct parking_connection anywhere = *connection;
+	struct connection anywhere = *connection;
 	struct child *child = next_worker(handover);
 
-	anywhere.message.group = PARKING_ANY_GROUP;
+	anywhere.message.group = CONNECTION_ANY_GROUP;
 	if (child == NULL)
 		park(handover, &anywhere);
 	else
@@ -137,7 +135,7 @@ route_anywhere(struct handover *handover, const struct parking_connection *conne
 void
 handover_fresh(struct handover *handover, int descriptor)
 {
-	struct parking_connection connection = { .socket = descriptor, .memfd = -1 };
+	struct connection connection = { .socket = descriptor, .memfd = -1 };
 	uint64_t suppressed;
 
 	handover->counts.accepted++;
@@ -153,7 +151,7 @@ handover_fresh(struct handover *handover, int descriptor)
 }
 
 void
-handover_returned(struct handover *handover, const struct parking_connection *connection)
+handover_returned(struct handover *handover, const struct connection *connection)
 {
 	struct child *child;
 
@@ -177,7 +175,7 @@ struct taker {
 
 /* Should its channel break now, it takes them back from the queue when it is buried. */
 static void
-on_taken(void *context, const struct parking_connection *connection)
+on_taken(void *context, const struct connection *connection)
 {
 	const struct taker *taker = context;
 

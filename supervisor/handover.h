@@ -28,7 +28,7 @@ void handover_free(struct handover *handover);
 void handover_fresh(struct handover *handover, int descriptor);
 
 /* A connection on its way to message.group. Its descriptors go over; its bytes are borrowed for the call. */
-void handover_returned(struct handover *handover, const struct parking_connection *connection);
+void handover_returned(struct handover *handover, const struct connection *connection);
 
 /* That worker serves now: it gets everything that has waited for it. */
 void handover_serving(struct handover *handover, int32_t group);

@@ -191,7 +191,7 @@ on_accepted(void *context, int descriptor)
 }
 
 static void
-on_returned(void *context, const struct parking_connection *connection)
+on_returned(void *context, const struct connection *connection)
 {
 	struct broker *broker = context;
 

@@ -10,23 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 
-enum {
-	EPOLL_BATCH = 64,
-	CLOSE_READS = 64,		/* of CLOSE_READ_BYTES: more than a socket's buffer usually holds */
-	CLOSE_READ_BYTES = 64 * 1024,
-};
+enum { EPOLL_BATCH = 64 };
 
 struct entry {
 	struct entry *previous, *next;
 	int64_t deadline_ns;
-	struct message_connection message;
-	int socket, memfd;
-	char inline_bytes[];
+	struct connection connection;
+	char inline_bytes[];		/* what the connection's pointer points to */
 };
 
 struct parking {
@@ -64,32 +58,25 @@ take_out(struct parking *parking, struct entry *entry)
 	else
 		entry->next->previous = entry->previous;
 	parking->counts.waiting--;
-	epoll_ctl(parking->epoll, EPOLL_CTL_DEL, entry->socket, NULL);
+	epoll_ctl(parking->epoll, EPOLL_CTL_DEL, entry->connection.socket, NULL);
 }
 
 static void
 drop(struct parking *parking, struct entry *entry)
 {
 	take_out(parking, entry);
-	parking_close_gently(entry->socket);
-	if (entry->memfd >= 0)
-		close(entry->memfd);
+	connection_close(&entry->connection);
 	free(entry);
 }
 
 static void
-schedule(struct parking *parking, int64_t now_ns)
+schedule(struct parking *parking)
 {
-	int64_t wait_us;
 	struct timeval wait;
 
 	if (parking->first == NULL)
 		return;
-	wait_us = (parking->first->deadline_ns - now_ns) / CLOCK_NS_PER_US + 1;
-	if (wait_us < 1)
-		wait_us = 1;
-	wait.tv_sec = (time_t)(wait_us / 1000000);
-	wait.tv_usec = (suseconds_t)(wait_us % 1000000);
+	wait = clock_until(parking->first->deadline_ns);
 	evtimer_add(parking->expiry, &wait);
 }
 
@@ -106,7 +93,7 @@ on_expiry(evutil_socket_t fd, short what, void *context)
 		drop(parking, parking->first);
 		parking->counts.timed_out++;
 	}
-	schedule(parking, now_ns);
+	schedule(parking);
 }
 
 static void
@@ -161,44 +148,40 @@ parking_free(struct parking *parking)
 }
 
 int
-parking_put(struct parking *parking, const struct parking_connection *connection)
+parking_put(struct parking *parking, const struct connection *connection)
 {
 	size_t inline_bytes = (size_t)connection->message.inline_bytes;
 	struct entry *entry = malloc(sizeof(*entry) + inline_bytes);
 	struct epoll_event watch = { .events = 0, .data.ptr = entry };
-	int64_t now_ns = clock_now_ns();
 
 	if (entry == NULL)
 		return -1;
-	entry->deadline_ns = now_ns + parking->timeout_ns;
-	entry->message = connection->message;
-	entry->socket = connection->socket;
-	entry->memfd = connection->memfd;
+	entry->deadline_ns = clock_now_ns() + parking->timeout_ns;
+	entry->connection = *connection;
+	entry->connection.inline_bytes = entry->inline_bytes;
 	if (inline_bytes > 0)
 		memcpy(entry->inline_bytes, connection->inline_bytes, inline_bytes);
 	append(parking, entry);
 	/* Unwatched (no memory in the kernel, too many watches) it waits all the same. */
-	epoll_ctl(parking->epoll, EPOLL_CTL_ADD, entry->socket, &watch);
+	epoll_ctl(parking->epoll, EPOLL_CTL_ADD, connection->socket, &watch);
 	if (parking->first == entry)
-		schedule(parking, now_ns);
+		schedule(parking);
 	return 0;
 }
 
 void
 parking_take(struct parking *parking, int32_t group,
-    void (*taken)(void *context, const struct parking_connection *connection), void *context)
+    void (*taken)(void *context, const struct connection *connection), void *context)
 {
 	struct entry *entry = parking->first;
 
 	while (entry != NULL) {
 		struct entry *next = entry->next;
+		int32_t wanted = entry->connection.message.group;
 
-		if (entry->message.group == group || entry->message.group == PARKING_ANY_GROUP) {
-			struct parking_connection connection = { entry->message, entry->inline_bytes, entry->socket,
-				entry->memfd };
-
+		if (wanted == group || wanted == CONNECTION_ANY_GROUP) {
 			take_out(parking, entry);
-			taken(context, &connection);
+			taken(context, &entry->connection);
 			free(entry);
 		}
 		entry = next;
@@ -216,16 +199,4 @@ const struct parking_counts *
 parking_counts(const struct parking *parking)
 {
 	return &parking->counts;
-}
-
-void
-parking_close_gently(int descriptor)
-{
-	static char discarded[CLOSE_READ_BYTES];
-
-	shutdown(descriptor, SHUT_WR);
-	for (int i = 0; i < CLOSE_READS; i++)
-		if (recv(descriptor, discarded, sizeof(discarded), MSG_DONTWAIT) <= 0)
-			break;
-	close(descriptor);
 }

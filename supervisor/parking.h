@@ -7,20 +7,10 @@
 
 #include <stdint.h>
 
-#include "common/message.h"
+#include "supervisor/connection.h"
 
 struct event_base;
 struct parking;
-
-enum { PARKING_ANY_GROUP = -1 };	/* a fresh connection, which any worker may have */
-
-/* A connection on its way, with what travels with it. */
-struct parking_connection {
-	struct message_connection message;
-	const void *inline_bytes;	/* message.inline_bytes of them */
-	int socket;
-	int memfd;			/* -1 = none */
-};
 
 struct parking_counts {
 	int64_t waiting;
@@ -34,26 +24,20 @@ struct parking *parking_new(struct event_base *base, int64_t timeout_ns);
 /* Closes what still waits. NULL is allowed. */
 void parking_free(struct parking *parking);
 
-/* Takes the connection (its bytes are copied). message.group may be PARKING_ANY_GROUP. Returns 0, or -1 with errno:
+/* Takes the connection (its bytes are copied). message.group may be CONNECTION_ANY_GROUP. Returns 0, or -1 with errno:
  * then it is still the caller's. */
-int parking_put(struct parking *parking, const struct parking_connection *connection);
+int parking_put(struct parking *parking, const struct connection *connection);
 
 /*
  * Takes out all that wait for `group` or for any, oldest first, and passes each to `taken`, who then owns its
  * descriptors; its bytes are valid during the call. `taken` must not park.
  */
 void parking_take(struct parking *parking, int32_t group,
-    void (*taken)(void *context, const struct parking_connection *connection), void *context);
+    void (*taken)(void *context, const struct connection *connection), void *context);
 
 /* Closes all, gently. */
 void parking_close_all(struct parking *parking);
 
 const struct parking_counts *parking_counts(const struct parking *parking);
-
-/*
- * Closes a connection that has been served before: what the client has sent is read off first, since closing a socket
- * with unread bytes is a reset, which can destroy answers that are still on their way.
- */
-void parking_close_gently(int descriptor);
 
 #endif

@@ -55,27 +55,20 @@ is_kind(int fd, mode_t kind, int64_t least_bytes)
 static const char *
 wrong_with_connection(const struct channel_message *message, int32_t group_count, const struct message_connection *head)
 {
-	bool spilled = head->spilled_end > 0;
-
-	if (head->inline_bytes < 0 || head->inline_bytes > MESSAGE_INLINE_MAX_BYTES ||
-	    message->size != sizeof(*head) + (size_t)head->inline_bytes)
-		return "CONNECTION with another number of bytes than it says";
+	if (!message_connection_valid(head, message->size, message->descriptor_count))
+		return "malformed CONNECTION";
 	if (head->group < 0 || head->group >= group_count)
 		return "CONNECTION for a group that does not exist";
-	if (message->descriptor_count != (spilled ? 2 : 1))
-		return "CONNECTION with a wrong number of descriptors";
-	if (head->spilled_position < 0 || head->spilled_position > head->spilled_end || (spilled && head->inline_bytes > 0))
-		return "CONNECTION with impossible spilled bytes";
 	if (head->frame_started_ns < 0 || head->frame_started_ns > clock_now_ns())
 		return "CONNECTION with a frame from the future";
 	if (!is_kind(message->descriptors[0], S_IFSOCK, 0) ||
-	    (spilled && !is_kind(message->descriptors[1], S_IFREG, head->spilled_end)))
+	    (head->spilled_end > 0 && !is_kind(message->descriptors[1], S_IFREG, head->spilled_end)))
 		return "CONNECTION with a descriptor of the wrong kind";
 	return NULL;
 }
 
 static int
-read_connection(const struct channel_message *message, int32_t group_count, struct parking_connection *connection,
+read_connection(const struct channel_message *message, int32_t group_count, struct connection *connection,
     struct report_error *error)
 {
 	const char *wrong;

@@ -10,14 +10,14 @@
 
 #include "common/channel.h"
 #include "common/message.h"
-#include "supervisor/parking.h"
+#include "supervisor/connection.h"
 
 enum report_kind { REPORT_HELLO, REPORT_SERVING, REPORT_CONNECTION };
 
 struct report {
 	enum report_kind kind;
 	struct message_serving serving;
-	struct parking_connection connection;	/* its bytes are the message's, its descriptors too */
+	struct connection connection;	/* its bytes are the message's, its descriptors too */
 };
 
 enum { REPORT_WHY_BYTES = 160 };

@@ -11,6 +11,8 @@
  *   hN  gives it to group N and dies at once
  *   x k a   exits with 3; kills itself with SIGKILL; with SIGABRT
  *   c   shuts the channel down and lives on
+ *   o   says on the board that it is about to end, reads the channel no more, and goes on with its clients
+ *   w   writes nonsense into its counters on the board
  *   b?  sends a malformed message, see send_bad
  */
 #include <errno.h>
@@ -32,13 +34,13 @@
 #include "common/clock.h"
 #include "common/message.h"
 
-enum { CLIENTS_MAX = 4096, SPILL_BEFORE = 100 };
+enum { CLIENTS_MAX = 4096, SPILL_BEFORE = 100, HEARTBEAT_MS = 500 };
 
 static struct channel *channel;
 static struct board board;
 static int32_t number = -1;
 static int32_t partitions;
-static bool stubborn;
+static bool stubborn, ending;
 static int clients[CLIENTS_MAX];
 static int client_count;
 
@@ -101,6 +103,12 @@ say_serving(int32_t opened, int32_t failed)
 }
 
 static void
+beat(void)
+{
+	board_set(&board.worker->heartbeat_ns, ending ? 0 : clock_now_ns());
+}
+
+static void
 map_board(void)
 {
 	struct stat st;
@@ -114,6 +122,7 @@ map_board(void)
 		board.slots[i].state = BOARD_OPEN;
 		board.slots[i].opened = 1;
 	}
+	beat();
 }
 
 /* ---- connections ---- */
@@ -266,6 +275,13 @@ execute(int fd, const char *commands, size_t size)
 			shutdown(MESSAGE_CHANNEL_FD, SHUT_RDWR);
 			for (;;)
 				pause();
+		case 'o':
+			ending = true;
+			beat();
+			break;
+		case 'w':
+			board_set(&board.worker->connections_closed, INT64_MIN);
+			break;
 		case 'b':
 			send_bad(fd, argument);
 			i++;
@@ -329,6 +345,7 @@ next_message(struct channel_message *message)
 			return;
 		case CHANNEL_END:
 			_exit(0);
+		case CHANNEL_LOST:
 		case CHANNEL_MALFORMED:
 			must(false, "malformed");
 			break;
@@ -376,10 +393,11 @@ serve(void)
 		struct channel_message message;
 		int count = client_count;
 
-		watched[0] = (struct pollfd){ MESSAGE_CHANNEL_FD, POLLIN, 0 };
+		beat();
+		watched[0] = (struct pollfd){ MESSAGE_CHANNEL_FD, ending ? 0 : POLLIN, 0 };
 		for (int i = 0; i < count; i++)
 			watched[i + 1] = (struct pollfd){ clients[i], POLLIN, 0 };
-		must(poll(watched, (nfds_t)count + 1, -1) >= 0 || errno == EINTR, "poll");
+		must(poll(watched, (nfds_t)count + 1, HEARTBEAT_MS) >= 0 || errno == EINTR, "poll");
 		if (watched[0].revents != 0) {
 			next_message(&message);
 			if (message.type == MESSAGE_STOP && !stubborn)
@@ -395,14 +413,14 @@ serve(void)
 }
 
 static void
-wait_for_stop(void)
+wait_for_stop(int status)
 {
 	struct channel_message message;
 
 	do
 		next_message(&message);
 	while (message.type != MESSAGE_STOP);
-	_exit(0);
+	_exit(status);
 }
 
 /* The word for this start. */
@@ -455,7 +473,11 @@ main(void)
 	read_setup();
 	map_board();
 	if (strcmp(how, "opening") == 0)
-		wait_for_stop();
+		wait_for_stop(0);
+	if (strcmp(how, "badopening") == 0) {
+		fprintf(stderr, "fake worker: opening\n");
+		wait_for_stop(1);
+	}
 	if (strcmp(how, "dieopening") == 0)
 		_exit(4);
 	stubborn = strcmp(how, "stubborn") == 0;

@@ -272,6 +272,60 @@ START_TEST(sent_to_a_worker_that_never_received_it)
 }
 END_TEST
 
+/* What worker 1 does that must not keep a fresh client waiting, and how long until it can be seen. */
+static const struct {
+	const char *commands;
+	int seen_ms;
+} unhelpful[] = { { "g1oi", 0 }, { "g1i", 2200 } };
+
+/* One that is about to end, or hangs, gets no fresh clients while there is another. */
+START_TEST(fresh_connections_avoid_a_worker_that_takes_none)
+{
+	struct broker broker;
+	pid_t pid;
+	int holder, fd;
+
+	start(&broker, &two_workers, "serve");
+	holder = connect_to(&broker);
+	ck_assert_int_eq(who_serves(holder, unhelpful[_i].commands, &pid), 1);
+	if (unhelpful[_i].seen_ms > 0) {
+		broker_freeze(pid);
+		usleep((useconds_t)unhelpful[_i].seen_ms * 1000);	/* its silence is what is tested */
+	}
+	for (int i = 0; i < 20; i++) {
+		fd = connect_to(&broker);
+		ck_assert_int_eq(who_serves(fd, "i", NULL), 0);
+		close(fd);
+	}
+	kill(pid, SIGKILL);
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", NULL, 1));
+	ck_assert(metric_becomes(&broker, "logbroker_worker_up", NULL, 2));
+	close(holder);
+	stop(&broker);
+}
+END_TEST
+
+START_TEST(nonsense_on_the_board_harms_nobody)
+{
+	struct broker broker;
+	pid_t pid;
+	int fd, other;
+
+	start(&broker, &two_workers, "serve");
+	fd = connect_to(&broker);
+	ck_assert_int_eq(who_serves(fd, "g1wi", &pid), 1);
+	other = connect_to(&broker);
+	who_serves(other, "g0i", NULL);
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 2));
+	kill(pid, SIGKILL);
+	ck_assert(wire_ended(fd, SOON_MS));
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 1));
+	close(fd);
+	close(other);
+	stop(&broker);
+}
+END_TEST
+
 START_TEST(parked_at_most_request_timeout)
 {
 	struct broker broker;
@@ -758,6 +812,21 @@ START_TEST(a_worker_that_does_not_stop)
 }
 END_TEST
 
+/* One that has its settings may be writing: that it ends badly is not passed over. */
+START_TEST(a_worker_that_stops_badly_while_it_opens_its_logs)
+{
+	struct broker broker;
+
+	launch(&broker, &one_worker, "badopening");
+	broker.pid = broker.child;
+	ck_assert(broker_wait_log(&broker, "fake worker: opening", SOON_MS));
+	kill(broker.pid, SIGTERM);
+	ck_assert_int_eq(broker_wait_exit(&broker, SOON_MS), 1);
+	ck_assert_int_eq(broker_count_log(&broker, "instead of stopping in order"), 1);
+	broker_end(&broker);
+}
+END_TEST
+
 START_TEST(a_second_signal_changes_nothing)
 {
 	struct broker broker;
@@ -1222,6 +1291,28 @@ START_TEST(http_is_not_taken_hostage)
 }
 END_TEST
 
+/* Clients that come and go without a word (a port scan, a balancer's probes) hold nobody up. */
+START_TEST(http_after_a_thousand_clients_without_a_word)
+{
+	struct broker broker;
+	int64_t start_ms;
+	int status;
+
+	start(&broker, &two_workers, "serve");
+	for (int i = 0; i < 1000; i++) {
+		int fd = wire_connect_tcp(broker.http_port);
+
+		ck_assert_int_ge(fd, 0);
+		close(fd);
+	}
+	start_ms = wire_now_ms();
+	free(broker_http_get(&broker, "/healthz", &status));
+	ck_assert_int_eq(status, 200);
+	ck_assert_int_lt(wire_now_ms() - start_ms, 4000);
+	stop(&broker);
+}
+END_TEST
+
 static Suite *
 make_suite(void)
 {
@@ -1235,6 +1326,9 @@ make_suite(void)
 	tcase_add_test(tcase, a_connection_waits_for_its_worker);
 	tcase_add_test(tcase, given_back_and_dead_at_once);
 	tcase_add_test(tcase, sent_to_a_worker_that_never_received_it);
+	tcase_add_loop_test(tcase, fresh_connections_avoid_a_worker_that_takes_none, 0,
+	    (int)(sizeof(unhelpful) / sizeof(unhelpful[0])));
+	tcase_add_test(tcase, nonsense_on_the_board_harms_nobody);
 	tcase_add_test(tcase, parked_at_most_request_timeout);
 	tcase_add_test(tcase, parked_and_reset_is_dropped_at_once);
 	tcase_add_test(tcase, parked_and_half_closed_is_served);
@@ -1250,6 +1344,7 @@ make_suite(void)
 	tcase_add_test(tcase, too_many_descriptors_in_flight);
 	tcase_add_loop_test(tcase, D07_stops_in_any_state, 0, 4);
 	tcase_add_test(tcase, a_worker_that_does_not_stop);
+	tcase_add_test(tcase, a_worker_that_stops_badly_while_it_opens_its_logs);
 	tcase_add_test(tcase, a_second_signal_changes_nothing);
 	tcase_add_test(tcase, a_hangup_is_ignored_with_a_line);
 	tcase_add_test(tcase, inherited_signal_settings_are_reset);
@@ -1262,6 +1357,7 @@ make_suite(void)
 	tcase_add_test(tcase, sockets_of_the_service_manager);
 	tcase_add_test(tcase, http_answers_what_it_should);
 	tcase_add_test(tcase, http_is_not_taken_hostage);
+	tcase_add_test(tcase, http_after_a_thousand_clients_without_a_word);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

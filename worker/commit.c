@@ -24,6 +24,13 @@ commit_written(struct commit *commit, int64_t end, bool wanted, int64_t now_ns)
 		commit->next_oldest_ns = now_ns;
 }
 
+void
+commit_written_durable(struct commit *commit, int64_t end)
+{
+	commit->written_end = end;
+	commit->durable_end = end;
+}
+
 bool
 commit_due(const struct commit *commit, int64_t now_ns)
 {

@@ -27,6 +27,9 @@ void commit_init(struct commit *commit, int64_t flush_interval_ns, int64_t flush
 /* Records up to `end` have been written at `now_ns`; `wanted`: a producer waits until they are durable. */
 void commit_written(struct commit *commit, int64_t end, bool wanted, int64_t now_ns);
 
+/* Records up to `end` have been written and forced in one: a roll has carried them. */
+void commit_written_durable(struct commit *commit, int64_t end);
+
 /* Must a barrier begin now? Never while one is running. */
 bool commit_due(const struct commit *commit, int64_t now_ns);
 

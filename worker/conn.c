@@ -7,6 +7,8 @@
 #include "common/clock.h"
 #include "worker/conn_state.h"
 
+enum { FREE_REPLIES_MAX = 16384 };	/* kept for the next requests */
+
 void
 conn_schedule(struct conn *conn)
 {
@@ -59,6 +61,12 @@ conn_ending(const struct conn *conn)
 	return conn->ending;
 }
 
+bool
+conn_deferred(const struct conn *conn)
+{
+	return conn->deferred;
+}
+
 struct hold *
 conn_hold(struct conn *conn)
 {
@@ -86,7 +94,7 @@ void
 conn_account(struct conn *conn)
 {
 	int64_t bytes = (int64_t)(conn->kept_tail + conn->output.capacity) +
-	    (conn->spill_end - conn->spill_position);
+	    (conn->spill_end - conn->spill_position) + conn->reply_count * (int64_t)sizeof(struct reply);
 
 	conn_worker(conn)->buffered_bytes += bytes - conn->buffered_bytes;
 	conn->buffered_bytes = bytes;
@@ -112,6 +120,8 @@ next_deadline_ns(const struct conn *conn)
 		deadline_ns = earlier(deadline_ns, conn->frame_started_ns + timeout_ns);
 	if (conn->stalled_ns != 0)
 		deadline_ns = earlier(deadline_ns, conn->stalled_ns + timeout_ns);
+	if (conn->retry_ns != 0)
+		deadline_ns = earlier(deadline_ns, conn->retry_ns);
 	if (conn->phase == DISCARDING)
 		deadline_ns = earlier(deadline_ns, conn->discard_until_ns);
 	return deadline_ns;
@@ -122,16 +132,12 @@ void
 conn_arm_timer(struct conn *conn)
 {
 	int64_t deadline_ns = next_deadline_ns(conn);
-	int64_t wait_us;
 	struct timeval wait;
 
 	if (deadline_ns == INT64_MAX || (conn->timer_ns != 0 && conn->timer_ns <= deadline_ns))
 		return;
 	conn->timer_ns = deadline_ns;
-	wait_us = (deadline_ns - clock_now_ns()) / CLOCK_NS_PER_US + 1;
-	if (wait_us < 1)
-		wait_us = 1;
-	wait = (struct timeval){ .tv_sec = wait_us / 1000000, .tv_usec = wait_us % 1000000 };
+	wait = clock_until(deadline_ns);
 	event_add(&conn->timer, &wait);
 }
 
@@ -151,14 +157,20 @@ take_free_reply(struct connections *set)
 	if (reply == NULL)
 		return malloc(sizeof(*reply));
 	set->free_replies = reply->next;
+	set->free_reply_count--;
 	return reply;
 }
 
 static void
 free_reply(struct connections *set, struct reply *reply)
 {
+	if (set->free_reply_count >= FREE_REPLIES_MAX) {
+		free(reply);
+		return;
+	}
 	reply->next = set->free_replies;
 	set->free_replies = reply;
+	set->free_reply_count++;
 }
 
 struct reply *
@@ -268,6 +280,15 @@ conn_settle(struct conn *conn)
 /* ---- The end ---- */
 
 void
+conn_blame(struct conn *conn, const char *what)
+{
+	uint64_t suppressed;
+
+	if (log_enabled(LOG_DEBUG) && log_limit_pass(&conn->set->fault_limit, CLOCK_NS_PER_S, &suppressed))
+		log_debug("connection closed: %s (%llu more lines held back)", what, (unsigned long long)suppressed);
+}
+
+void
 conn_destroy(struct conn *conn)
 {
 	struct connections *set = conn->set;
@@ -309,7 +330,6 @@ void
 conn_begin_finish(struct conn *conn)
 {
 	conn->phase = FINISHING;
-	conn->move_to = -1;
 	conn->blocked = NOT_BLOCKED;
 	conn->frame_started_ns = 0;
 	conn_drop_kept(conn);

@@ -58,6 +58,9 @@ bool conn_owes(const struct conn *conn);
 /* The client will send no more: whoever would wait on its behalf must not. */
 bool conn_ending(const struct conn *conn);
 
+/* Has the frame that is offered been put off behind gathered appends already? Once is enough. */
+bool conn_deferred(const struct conn *conn);
+
 struct hold *conn_hold(struct conn *conn);
 /* Arms the time-out of the hold that has been added. */
 void conn_held(struct conn *conn);

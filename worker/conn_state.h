@@ -29,7 +29,8 @@ enum phase {
 enum blocked {
 	NOT_BLOCKED,
 	BLOCKED_ANSWERS,	/* until nothing is owed */
-	BLOCKED_OUTPUT,		/* until the output has room, or with move_to is empty */
+	BLOCKED_OUTPUT,		/* until the output has room */
+	BLOCKED_MOVE,		/* until nothing is owed and all is sent; then it goes to the group move_to */
 	BLOCKED_LATER,		/* until conn_resume_all */
 };
 
@@ -49,12 +50,13 @@ struct conn {
 
 	enum phase phase;
 	enum blocked blocked;
-	int32_t move_to;		/* the group that the next request belongs to; -1 = none */
+	int32_t move_to;		/* with BLOCKED_MOVE: the group that the next request belongs to */
 	bool readable;
 	bool ended;			/* everything the client sent has been read */
 	bool ending;			/* it will send no more: ended, or seen coming */
 	bool gone;			/* it takes no more answers */
 	bool dead;			/* closed in this turn */
+	bool deferred;			/* its next frame has been put behind the appends of this round */
 	bool edge;			/* something has happened to the socket since look_for_end */
 	uint64_t read_turn;		/* in which the socket was read last: once a turn */
 	uint64_t frames;		/* executed here */
@@ -70,6 +72,7 @@ struct conn {
 	int64_t stalled_ns;		/* since then nothing of the output has gone; 0 = not stalled */
 	int stalled_bytes;		/* that the peer's kernel had not taken then */
 	int64_t discard_until_ns;
+	int64_t retry_ns;		/* when to try again to move; 0 = now or never */
 	struct reply *first_reply, *last_reply;
 	int32_t reply_count;
 	struct hold hold;
@@ -88,6 +91,9 @@ struct connections {
 	struct conn_list again;		/* in the next one: their sockets have more */
 	struct conn_list unsent;
 	struct reply *free_replies;
+	size_t free_reply_count;
+	struct log_limit fault_limit;	/* what clients do wrong, at debug */
+	struct log_limit cut_limit;
 	struct log_limit foreign_limits[FOREIGN_KINDS];
 	uint8_t area[CONN_AREA_BYTES];
 };
@@ -131,6 +137,9 @@ void conn_settle(struct conn *conn);
 
 /* It executes nothing more; when all that is owed has been sent it is shut down. */
 void conn_begin_finish(struct conn *conn);
+
+/* What the client did wrong, or what was done about it: a debug line, not too often. */
+void conn_blame(struct conn *conn, const char *what);
 
 /* Closes and frees it. Only where nobody up the stack holds it. */
 void conn_destroy(struct conn *conn);

@@ -19,6 +19,7 @@ enum {
 	SPILL_FIRST_BYTES = 4096,	/* a connection in motion is read in small pieces first: most of it may move on */
 	FLUSH_BUDGET_BYTES = 1024 * 1024,	/* of one connection and turn */
 	ROUNDS = 4,			/* of work in one turn */
+	REPORT_S = 10,
 };
 
 /* ---- Timers ---- */
@@ -27,7 +28,7 @@ static void
 time_out(struct conn *conn, const char *what)
 {
 	board_add(&conn_worker(conn)->counters->connections_timed_out, 1);
-	log_debug("connection closed: %s", what);
+	conn_blame(conn, what);
 	conn_abort(conn);
 }
 
@@ -71,6 +72,10 @@ on_timer(evutil_socket_t fd, short what, void *argument)
 	(void)what;
 	conn->timer_ns = 0;
 	conn_worker(conn)->now_ns = now_ns;
+	if (conn->retry_ns != 0 && now_ns >= conn->retry_ns) {
+		conn->retry_ns = 0;
+		conn_schedule_flush(conn);
+	}
 	if (conn_is_held(conn) && now_ns >= conn->hold.deadline_ns)
 		fetch_wake(&conn->hold, BOARD_WAKEUP_TIMEOUT);
 	if (conn->frame_started_ns != 0 && now_ns >= conn->frame_started_ns + timeout_ns)
@@ -118,10 +123,24 @@ drained(struct conn *conn)
 	conn->stalled_ns = 0;
 	if (conn->phase == FINISHING && !conn_owes(conn))
 		begin_discard(conn);
-	else if (conn->move_to >= 0 && !conn_owes(conn) && conn->phase == SERVING && !conn_worker(conn)->stopping)
+	else if (conn->blocked == BLOCKED_MOVE && conn->retry_ns == 0 && !conn_owes(conn) &&
+	    !conn_worker(conn)->stopping)
 		move_out(conn);
-	else if (conn->blocked == BLOCKED_OUTPUT && conn->move_to < 0)
+	else if (conn->blocked == BLOCKED_OUTPUT)
 		conn_schedule(conn);
+}
+
+/* A file ended, or could not be read, inside what had been announced; the storage has said which. */
+static void
+tell_cut(struct conn *conn)
+{
+	struct connections *set = conn->set;
+	uint64_t suppressed;
+
+	board_add(&set->worker->counters->storage_errors[BOARD_READ], 1);
+	if (log_limit_pass(&set->cut_limit, (int64_t)REPORT_S * CLOCK_NS_PER_S, &suppressed))
+		log_error("a connection was closed in the middle of an answer: what had been announced could not be read from "
+		    "the segment file (%llu more since the last line)", (unsigned long long)suppressed);
 }
 
 static void
@@ -154,12 +173,11 @@ flush(struct conn *conn)
 		conn_schedule(conn);
 		break;
 	case OUTPUT_CUT:
-		log_error("connection closed: a segment file ended, or could not be read, inside the bytes that had been "
-		    "announced: was it truncated from outside, or is the disk failing?");
+		tell_cut(conn);
 		conn->dead = true;
 		break;
 	}
-	if (conn->blocked == BLOCKED_OUTPUT && conn->move_to < 0 && progressed)
+	if (conn->blocked == BLOCKED_OUTPUT && progressed)
 		conn_schedule(conn);
 	conn_account(conn);
 }
@@ -180,12 +198,16 @@ work(struct conn *conn)
 		intake_discard(conn);
 	if (conn->gone)
 		output_clear(&conn->output);
-	if (!output_empty(&conn->output) || conn->phase == FINISHING || conn->move_to >= 0)
+	if (!output_empty(&conn->output) || conn->phase == FINISHING || conn->blocked == BLOCKED_OUTPUT ||
+	    conn->blocked == BLOCKED_MOVE)
 		conn_schedule_flush(conn);
 	conn_account(conn);
 }
 
-/* The connection whose half frame began longest ago; failing that, the one that has not read its answers for longest. */
+/*
+ * The connection whose half frame began longest ago; failing that, the one that has not read its answers for longest;
+ * failing that, the one that holds most.
+ */
 static struct conn *
 choose_victim(struct connections *set)
 {
@@ -204,6 +226,11 @@ choose_victim(struct connections *set)
 			oldest_ns = conn->stalled_ns;
 			victim = conn;
 		}
+	if (victim != NULL)
+		return victim;
+	TAILQ_FOREACH(conn, &set->all, all)
+		if (!conn->dead && (victim == NULL || conn->buffered_bytes > victim->buffered_bytes))
+			victim = conn;
 	return victim;
 }
 
@@ -218,7 +245,7 @@ keep_within_buffer_bytes(struct connections *set)
 		if (victim == NULL)
 			break;
 		board_add(&worker->counters->connections_overflowed, 1);
-		log_debug("connection closed: buffer_bytes is reached and its half frame is the oldest");
+		conn_blame(victim, "buffer_bytes is reached, and its half frame or unread answer is the oldest");
 		conn_destroy(victim);
 	}
 	board_set(&worker->counters->buffered_bytes, worker->buffered_bytes);
@@ -360,7 +387,6 @@ connections_take(struct connections *set, const struct message_connection *messa
 	}
 	conn->set = set;
 	conn->fd = socket_fd;
-	conn->move_to = -1;
 	conn->spill_fd = spill_fd;
 	conn->spill_position = message->spilled_position;
 	conn->spill_end = message->spilled_end;

@@ -21,7 +21,7 @@ void connections_free(struct connections *set);
 
 /*
  * Takes over a connection: its socket, the memfd (-1 = none) and what was read before, as they came in `message`.
- * Only without memory is it closed at once, counted.
+ * Without memory, and while stopping, it is closed at once, counted.
  */
 void connections_take(struct connections *set, const struct message_connection *message, const uint8_t *inline_bytes,
     int socket_fd, int spill_fd);

@@ -8,33 +8,30 @@
 #include "worker/metadata.h"
 #include "worker/produce.h"
 
-/* Groups other than the own one; DISPATCH_HERE also for what does not exist, since any worker can say that. */
-static int32_t
-owner(const struct worker *worker, struct codec_name name, int32_t partition)
+/* NULL when there is no such partition. */
+static const struct topic *
+find(const struct worker *worker, struct codec_name name, int32_t partition)
 {
 	const struct topic *topic = topics_find(&worker->topics, name);
-	int32_t group;
 
-	if (topic == NULL || partition < 0 || partition >= topic->partition_count)
-		return DISPATCH_HERE;
-	group = topics_group(&worker->topics, topic, partition);
-	return group == worker->number ? DISPATCH_HERE : group;
+	return topic != NULL && partition >= 0 && partition < topic->partition_count ? topic : NULL;
 }
 
 int32_t
 dispatch_route(const struct worker *worker, const uint8_t *data, size_t available)
 {
 	struct codec_name name;
-	int32_t partition;
+	const struct topic *topic;
+	int32_t partition, group;
 
-	switch (codec_route(data, available, &name, &partition)) {
-	case CODEC_ROUTE_MORE:
-		return DISPATCH_MORE;
-	case CODEC_ROUTE_ANYWHERE:
-		return DISPATCH_HERE;
-	default:
-		return owner(worker, name, partition);
-	}
+	if (codec_route(data, available, &name, &partition) != CODEC_ROUTE_PARTITION)
+		return -1;
+	/* What does not exist any worker can refuse. */
+	topic = find(worker, name, partition);
+	if (topic == NULL)
+		return -1;
+	group = topics_group(&worker->topics, topic, partition);
+	return group == worker->number ? -1 : group;
 }
 
 static enum board_api
@@ -77,22 +74,45 @@ tell_unsupported(struct worker *worker, const struct codec_request *request)
 }
 
 static enum dispatch_result
-execute_produce(struct worker *worker, struct conn *conn, const struct codec_request *request, struct lane *lane)
+execute_produce(struct conn *conn, struct lane *lane, const struct codec_request *request)
 {
-	if (lane == NULL)
-		return refuse(worker, conn, request, CODEC_UNKNOWN_TOPIC_OR_PARTITION);
 	return produce_execute(conn, lane, request) ? DISPATCH_EXECUTED : DISPATCH_LATER;
 }
 
 /* A FETCH sees what was acknowledged before it on its connection: it waits until nothing is owed. */
 static enum dispatch_result
-execute_fetch(struct worker *worker, struct conn *conn, const struct codec_request *request, struct lane *lane)
+execute_fetch(struct conn *conn, struct lane *lane, const struct codec_request *request)
 {
 	if (conn_owes(conn))
 		return DISPATCH_WHEN_ANSWERED;
-	if (lane == NULL)
-		return refuse(worker, conn, request, CODEC_UNKNOWN_TOPIC_OR_PARTITION);
+	if (lane->dirty && !conn_deferred(conn))
+		return DISPATCH_BEHIND_APPENDS;
 	return fetch_execute(conn, lane, request) ? DISPATCH_EXECUTED : DISPATCH_LATER;
+}
+
+static enum dispatch_result
+execute_metadata(struct worker *worker, struct conn *conn, struct codec_request *request)
+{
+	if (conn_owes(conn))
+		return DISPATCH_WHEN_ANSWERED;
+	metadata_execute(worker, conn, request);
+	return DISPATCH_EXECUTED;
+}
+
+static enum dispatch_result
+execute_on_partition(struct worker *worker, struct conn *conn, const struct codec_request *request, int32_t *group)
+{
+	const struct topic *topic = find(worker, request->topic, request->partition);
+	struct lane *lane;
+
+	if (topic == NULL)
+		return refuse(worker, conn, request, CODEC_UNKNOWN_TOPIC_OR_PARTITION);
+	*group = topics_group(&worker->topics, topic, request->partition);
+	if (*group != worker->number)
+		return DISPATCH_ELSEWHERE;
+	lane = &worker->lanes[topics_slot(&worker->topics, topic, request->partition)];
+	return request->api_key == CODEC_PRODUCE ? execute_produce(conn, lane, request)
+	                                         : execute_fetch(conn, lane, request);
 }
 
 enum dispatch_result
@@ -100,27 +120,12 @@ dispatch_execute(struct worker *worker, struct conn *conn, const uint8_t *frame,
 {
 	struct codec_request request;
 	enum codec_error error = codec_parse_request(frame, bytes, &request);
-	struct lane *lane = NULL;
 
 	if (error == CODEC_UNSUPPORTED_VERSION)
 		tell_unsupported(worker, &request);
 	if (error != CODEC_NONE)
 		return refuse(worker, conn, &request, error);
-	if (request.api_key != CODEC_METADATA) {
-		*group = owner(worker, request.topic, request.partition);
-		if (*group != DISPATCH_HERE)
-			return DISPATCH_ELSEWHERE;
-		lane = lane_find(worker, request.topic, request.partition);
-	}
-	switch (request.api_key) {
-	case CODEC_PRODUCE:
-		return execute_produce(worker, conn, &request, lane);
-	case CODEC_FETCH:
-		return execute_fetch(worker, conn, &request, lane);
-	default:
-		if (conn_owes(conn))
-			return DISPATCH_WHEN_ANSWERED;
-		metadata_execute(worker, conn, &request);
-		return DISPATCH_EXECUTED;
-	}
+	if (request.api_key == CODEC_METADATA)
+		return execute_metadata(worker, conn, &request);
+	return execute_on_partition(worker, conn, &request, group);
 }

@@ -8,18 +8,16 @@
 
 #include "worker/conn.h"
 
-enum { DISPATCH_MORE = -1, DISPATCH_HERE = -2 };
-
 /*
- * The group that must execute the request whose length word begins at `data` and which is not complete yet:
- * DISPATCH_HERE for this worker's (and for what any worker can answer), DISPATCH_MORE while too little has arrived to
- * tell, else another group's number.
+ * The group other than this worker's that must execute the request whose length word begins at `data` and which is not
+ * complete yet; -1 when it is this one, any, or too little has arrived to tell.
  */
 int32_t dispatch_route(const struct worker *worker, const uint8_t *data, size_t available);
 
 enum dispatch_result {
 	DISPATCH_EXECUTED,	/* answered, gathered, or held */
 	DISPATCH_ELSEWHERE,	/* *group must execute it */
+	DISPATCH_BEHIND_APPENDS,	/* offer it again in the next round: reads run after the appends gathered before */
 	DISPATCH_WHEN_ANSWERED,	/* offer it again when nothing is owed on the connection */
 	DISPATCH_LATER,		/* offer it again after conn_resume_all */
 };

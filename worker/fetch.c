@@ -31,7 +31,9 @@ look(struct lane *lane, int64_t offset)
 		o.cold = true;
 		break;
 	default:
-		lane_report(lane, BOARD_READ, errno, "cannot read the log");
+		/* Behind the durable end of a failed partition that is no news. */
+		if (!partition_failed(lane->log))
+			lane_report(lane, BOARD_READ, errno, "cannot read the log");
 		o.error = CODEC_STORAGE_FAILURE;
 	}
 	return o;

@@ -27,7 +27,7 @@ struct hold {
 struct holds {
 	struct hold *first;
 	int64_t appended_bytes;		/* ever, in this process */
-	int64_t next_wake_bytes;	/* no hold is due below it, 0 = look at them all */
+	int64_t next_wake_bytes;	/* no hold is due below it */
 };
 
 /* `missing_bytes` must still be appended until there is enough; 0 = due now. `hold` stays in place until removed. */

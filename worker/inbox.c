@@ -1,3 +1,4 @@
+/* The messages from the supervisor, checked, and what they mean for the worker; see inbox.h and common/message.h. */
 #include "worker/inbox.h"
 
 #include <errno.h>
@@ -47,6 +48,8 @@ expect(struct channel *channel, uint32_t type, void *to, size_t size, struct cha
 			break;
 		case CHANNEL_NO_ROOM:
 			log_fatal(1, "no free descriptors at the start of a worker: raise RLIMIT_NOFILE");
+		case CHANNEL_LOST:
+			broken(type);
 		case CHANNEL_END:
 			log_fatal(1, "the supervisor has gone during the handshake");
 		case CHANNEL_MALFORMED:
@@ -143,21 +146,6 @@ inbox_set_up(struct channel *channel, struct worker *worker)
 	expect_plain(channel, MESSAGE_START, &start, sizeof(start));
 }
 
-/* The numbers must agree with one another and with what came along, before any of them is used. */
-static bool
-connection_valid(const struct message_connection *head, const struct channel_message *message)
-{
-	bool spilled = head->spilled_end > 0;
-
-	if (head->inline_bytes < 0 || head->inline_bytes > MESSAGE_INLINE_MAX_BYTES ||
-	    message->size != sizeof(*head) + (size_t)head->inline_bytes)
-		return false;
-	if (head->spilled_position < 0 || head->spilled_position > head->spilled_end ||
-	    (spilled && head->inline_bytes > 0))
-		return false;
-	return message->descriptor_count == (spilled ? 2 : 1);
-}
-
 static void
 take_connection(struct worker *worker, const struct channel_message *message)
 {
@@ -166,7 +154,7 @@ take_connection(struct worker *worker, const struct channel_message *message)
 	if (message->size < sizeof(head))
 		broken(message->type);
 	memcpy(&head, message->payload, sizeof(head));
-	if (!connection_valid(&head, message))
+	if (!message_connection_valid(&head, message->size, message->descriptor_count))
 		broken(message->type);
 	connections_take(worker->connections, &head, (const uint8_t *)message->payload + sizeof(head), message->descriptors[0],
 	    message->descriptor_count == 2 ? message->descriptors[1] : -1);
@@ -185,6 +173,10 @@ inbox_receive(struct channel *channel, struct worker *worker)
 			return INBOX_NOTHING;
 		case CHANNEL_NO_ROOM:
 			return INBOX_LATER;
+		case CHANNEL_LOST:
+			log_warning("a client's connection was lost: no descriptors were free; raise RLIMIT_NOFILE");
+			board_add(&worker->counters->connections_closed, 1);
+			continue;
 		case CHANNEL_END:
 			return INBOX_STOP;
 		case CHANNEL_MALFORMED:

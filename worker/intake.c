@@ -25,7 +25,7 @@ enum {
 	KEPT_FIRST_BYTES = 512,
 	OUTPUT_MAX_BYTES = 256 * 1024,	/* with more unsent in memory nothing is executed */
 	OUTPUT_MAX_SLICES = 16,
-	REPLIES_MAX = 16384,		/* owed on one connection; then it waits until they have been given */
+	REPLIES_MAX = 4096,		/* owed on one connection; then it waits until they have been given */
 	FOREIGN_REPORT_S = 60,
 };
 
@@ -51,7 +51,7 @@ refuse_length(struct conn *conn, const uint8_t *p)
 	int kind = foreign_kind(p);
 	uint64_t suppressed;
 
-	log_debug("connection closed: frame length %d is not from 1 to max_frame_bytes", bytes_get_i32(p));
+	conn_blame(conn, "a frame's length is not from 1 to max_frame_bytes");
 	if (kind != FOREIGN_KINDS && log_limit_pass(&conn->set->foreign_limits[kind],
 	    (int64_t)FOREIGN_REPORT_S * CLOCK_NS_PER_S, &suppressed))
 		log_info("a client that speaks %s was closed: this port speaks the broker's own protocol "
@@ -76,7 +76,7 @@ static void
 must_move(struct conn *conn, int32_t group)
 {
 	conn->move_to = group;
-	conn->blocked = conn_owes(conn) ? BLOCKED_ANSWERS : BLOCKED_OUTPUT;
+	conn->blocked = BLOCKED_MOVE;
 	conn_schedule_flush(conn);
 }
 
@@ -104,6 +104,10 @@ execute_one(struct conn *conn, const uint8_t *p, size_t left)
 	case DISPATCH_ELSEWHERE:
 		must_move(conn, group);
 		return 0;
+	case DISPATCH_BEHIND_APPENDS:
+		conn->deferred = true;
+		conn_schedule(conn);
+		return 0;
 	case DISPATCH_WHEN_ANSWERED:
 		conn->blocked = BLOCKED_ANSWERS;
 		return 0;
@@ -126,6 +130,7 @@ execute(struct conn *conn, const uint8_t *bytes, size_t size)
 			break;
 		used += n;
 		conn->frames++;
+		conn->deferred = false;
 		conn_settle(conn);
 	}
 	return used;
@@ -278,7 +283,7 @@ watch_half_frame(struct conn *conn, bool executed)
 	size_t size = conn_kept_bytes(conn);
 	bool half = size > 0 && (size < CODEC_LENGTH_BYTES ||
 	    size - CODEC_LENGTH_BYTES < bytes_get_u32(conn->kept + conn->kept_head));
-	bool waits_for_us = conn_is_held(conn) || (conn->blocked != NOT_BLOCKED && conn->move_to < 0);
+	bool waits_for_us = conn_is_held(conn) || (conn->blocked != NOT_BLOCKED && conn->blocked != BLOCKED_MOVE);
 
 	if (executed || waits_for_us || !half)
 		conn->frame_started_ns = 0;
@@ -331,7 +336,6 @@ intake_serve(struct conn *conn)
 	unblock(conn);
 	if (conn->blocked != NOT_BLOCKED || conn_is_held(conn))
 		return;
-	conn->move_to = -1;
 	execute_kept(conn);
 	while (may_execute(conn) && read_and_execute(conn))
 		;

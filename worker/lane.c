@@ -18,7 +18,8 @@ struct opening {
 };
 
 struct openings {
-	void (*done)(struct worker *worker, int32_t opened, int32_t failed);
+	void (*done)(void *context, int32_t opened, int32_t failed);
+	void *context;
 	int32_t outstanding, opened, failed;
 };
 
@@ -87,17 +88,6 @@ lane_free_all(struct worker *worker)
 	worker->lane_count = 0;
 }
 
-struct lane *
-lane_find(struct worker *worker, struct codec_name name, int32_t partition)
-{
-	const struct topic *topic = topics_find(&worker->topics, name);
-
-	if (topic == NULL || partition < 0 || partition >= topic->partition_count ||
-	    topics_group(&worker->topics, topic, partition) != worker->number)
-		return NULL;
-	return &worker->lanes[topics_slot(&worker->topics, topic, partition)];
-}
-
 void
 lane_publish(struct lane *lane)
 {
@@ -114,7 +104,7 @@ lane_report(struct lane *lane, enum board_operation operation, int error, const 
 	uint64_t suppressed;
 
 	board_add(&lane->worker->counters->storage_errors[operation], 1);
-	if (log_limit_pass(&lane->log_limit, (int64_t)REPORT_INTERVAL_S * CLOCK_NS_PER_S, &suppressed))
+	if (log_limit_pass(&lane->log_limits[operation], (int64_t)REPORT_INTERVAL_S * CLOCK_NS_PER_S, &suppressed))
 		log_error("partition %s: %s: %s (%llu more like this since the last line)", lane->name, what,
 		    strerror(error), (unsigned long long)suppressed);
 }
@@ -140,17 +130,17 @@ adopt(struct lane *lane, const struct partition_opened *opened)
 	atomic_store_explicit(&lane->slot->opened, 1, memory_order_release);
 }
 
+/* With `state` BOARD_FAILED no later start of this worker tries again, since a retried force proves nothing. */
 static void
-stay_closed(struct lane *lane, const char *why)
+stay_closed(struct lane *lane, enum board_partition_state state, const char *why)
 {
 	board_add(&lane->worker->counters->storage_errors[BOARD_OPEN_LOG], 1);
-	if (atomic_load_explicit(&lane->slot->state, memory_order_relaxed) != BOARD_FAILED)
-		atomic_store_explicit(&lane->slot->state, BOARD_CLOSED, memory_order_release);
+	atomic_store_explicit(&lane->slot->state, state, memory_order_release);
 	log_error("partition %s: stays closed: %s", lane->name, why);
 }
 
 static void
-count_opening(struct worker *worker, struct openings *all, bool opened)
+count_opening(struct openings *all, bool opened)
 {
 	if (opened)
 		all->opened++;
@@ -158,7 +148,7 @@ count_opening(struct worker *worker, struct openings *all, bool opened)
 		all->failed++;
 	if (--all->outstanding > 0)
 		return;
-	all->done(worker, all->opened, all->failed);
+	all->done(all->context, all->opened, all->failed);
 	free(all);
 }
 
@@ -172,8 +162,8 @@ opening_done(struct job *job)
 	if (o->opened.partition != NULL)
 		adopt(o->lane, &o->opened);
 	else
-		stay_closed(o->lane, o->opened.why);
-	count_opening(worker, o->all, o->opened.partition != NULL);
+		stay_closed(o->lane, o->opened.force_failed ? BOARD_FAILED : BOARD_CLOSED, o->opened.why);
+	count_opening(o->all, o->opened.partition != NULL);
 	free(o);
 }
 
@@ -197,9 +187,9 @@ open_lane(struct lane *lane, struct openings *all)
 
 	/* After a failed force the page cache shows what the disk may not have: this process cannot tell what is true. */
 	if (atomic_load_explicit(&lane->slot->state, memory_order_acquire) == BOARD_FAILED) {
-		stay_closed(lane, "a barrier has failed since the broker was started; check the disk and its log, "
+		stay_closed(lane, BOARD_FAILED, "a barrier has failed since the broker was started; check the disk and its log, "
 		    "then restart the machine or remount the file system, so that the log is read from the disk again");
-		count_opening(lane->worker, all, false);
+		count_opening(all, false);
 		return;
 	}
 	o = calloc(1, sizeof(*o));
@@ -216,19 +206,20 @@ open_lane(struct lane *lane, struct openings *all)
 }
 
 void
-lane_open_all(struct worker *worker, void (*done)(struct worker *worker, int32_t opened, int32_t failed))
+lane_open_all(struct worker *worker, void (*done)(void *context, int32_t opened, int32_t failed), void *context)
 {
 	struct openings *all = calloc(1, sizeof(*all));
 
 	if (all == NULL)
 		log_fatal(1, "no memory to open the logs");
 	all->done = done;
+	all->context = context;
 	/* One more than there are lanes: the result is told when all have been begun, and also when there is none. */
 	all->outstanding = worker->lane_count + 1;
 	for (int32_t i = 0; i < worker->lane_count; i++)
 		open_lane(&worker->lanes[i], all);
 	if (--all->outstanding == 0) {
-		done(worker, all->opened, all->failed);
+		done(context, all->opened, all->failed);
 		free(all);
 	}
 }

@@ -50,7 +50,7 @@ struct lane {
 	struct job load_job;
 	struct partition_load *load;	/* NULL: none is under way */
 
-	struct log_limit log_limit;	/* what goes wrong with this partition */
+	struct log_limit log_limits[BOARD_OPERATION_COUNT];	/* what goes wrong with this partition */
 };
 
 /* Makes the lanes of this worker's group, all closed. Returns 0, or -1 with errno ENOMEM. */
@@ -58,10 +58,7 @@ int lane_create_all(struct worker *worker);
 void lane_free_all(struct worker *worker);
 
 /* Opens every lane's log by jobs; `done` is called in the loop when each has been opened or given up. */
-void lane_open_all(struct worker *worker, void (*done)(struct worker *worker, int32_t opened, int32_t failed));
-
-/* The lane of a partition of this group, or NULL when there is no such partition here. */
-struct lane *lane_find(struct worker *worker, struct codec_name topic, int32_t partition);
+void lane_open_all(struct worker *worker, void (*done)(void *context, int32_t opened, int32_t failed), void *context);
 
 /* Tells the board where the log stands. */
 void lane_publish(struct lane *lane);

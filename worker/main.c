@@ -25,7 +25,7 @@
 #include "worker/produce.h"
 #include "worker/worker.h"
 
-enum { HEARTBEAT_S = 1, STOP_LOOK_MS = 2 };
+enum { HEARTBEAT_S = 1, STOP_LOOK_MS = 2, LOCK_LINE_BYTES = 32 };
 
 struct process {
 	struct worker worker;
@@ -37,9 +37,6 @@ struct process {
 	int64_t flush_armed_ns;		/* for which deadline */
 	int64_t stop_deadline_ns;	/* 0 = not stopping */
 };
-
-/* lane_open_all tells its result without an argument of ours. */
-static struct process process;
 
 /* ---- Events ---- */
 
@@ -58,6 +55,8 @@ begin_stop(struct process *p)
 	event_del(&p->channel_readable);
 	event_del(&p->heartbeat);
 	event_add(&p->heartbeat, &soon);
+	/* Whoever reads the board sends no more connections here. */
+	board_set(&p->worker.counters->heartbeat_ns, 0);
 }
 
 static void
@@ -153,7 +152,8 @@ on_heartbeat(evutil_socket_t fd, short what, void *argument)
 
 	(void)fd;
 	(void)what;
-	board_set(&p->worker.counters->heartbeat_ns, clock_now_ns());
+	if (p->stop_deadline_ns == 0)
+		board_set(&p->worker.counters->heartbeat_ns, clock_now_ns());
 }
 
 static void
@@ -174,16 +174,12 @@ static void
 arm_flush_timer(struct process *p)
 {
 	int64_t deadline_ns = p->worker.flush_deadline_ns;
-	int64_t wait_us;
 	struct timeval wait;
 
 	if (deadline_ns == INT64_MAX || (p->flush_armed_ns != 0 && p->flush_armed_ns <= deadline_ns))
 		return;
 	p->flush_armed_ns = deadline_ns;
-	wait_us = (deadline_ns - clock_now_ns()) / CLOCK_NS_PER_US + 1;
-	if (wait_us < 1)
-		wait_us = 1;
-	wait = (struct timeval){ .tv_sec = wait_us / 1000000, .tv_usec = wait_us % 1000000 };
+	wait = clock_until(deadline_ns);
 	event_add(&p->flush, &wait);
 }
 
@@ -217,11 +213,10 @@ run(struct process *p)
 /* ---- Set-up ---- */
 
 static void
-logs_opened(struct worker *worker, int32_t opened, int32_t failed)
+logs_opened(void *context, int32_t opened, int32_t failed)
 {
-	struct process *p = &process;
+	struct process *p = context;
 
-	(void)worker;
 	log_info("serving %d partitions, %d could not be opened", opened, failed);
 	if (p->stop_deadline_ns == 0)
 		inbox_say_serving(p->channel, opened, failed);
@@ -260,6 +255,17 @@ assign_events(struct process *p)
 	event_add(&p->heartbeat, &second);
 }
 
+/* The lock file names who holds it: line 0 is the supervisor's, the next ones are the workers'. */
+static void
+sign_lock(const struct worker *worker)
+{
+	char line[LOCK_LINE_BYTES + 1];
+
+	snprintf(line, sizeof(line), "%-31d\n", (int)getpid());
+	if (pwrite(MESSAGE_LOCK_FD, line, LOCK_LINE_BYTES, (off_t)LOCK_LINE_BYTES * (1 + worker->number)) < 0)
+		log_warning("cannot write the lock file: %s; another supervisor could not name this process", strerror(errno));
+}
+
 static void
 set_up(struct process *p)
 {
@@ -269,6 +275,7 @@ set_up(struct process *p)
 	if (p->channel == NULL)
 		log_fatal(1, "no memory");
 	inbox_set_up(p->channel, worker);
+	sign_lock(worker);
 	worker->flush_deadline_ns = INT64_MAX;
 	worker->data_fd = open(worker->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (worker->data_fd < 0)
@@ -282,7 +289,7 @@ set_up(struct process *p)
 		log_fatal(1, "no memory for %d partitions", worker->topics.slot_counts[worker->number]);
 	assign_events(p);
 	board_set(&worker->counters->heartbeat_ns, clock_now_ns());
-	lane_open_all(worker, logs_opened);
+	lane_open_all(worker, logs_opened, p);
 }
 
 static void
@@ -325,6 +332,8 @@ started_by_supervisor(void)
 int
 main(int argc, char **argv)
 {
+	struct process process = { .flush_armed_ns = 0 };
+
 	if (argc > 1 && strcmp(argv[1], "--version") == 0) {
 		printf("logworker %s\n", PACKAGE_VERSION);
 		return 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/channel.h"
+#include "common/clock.h"
 #include "common/log.h"
 #include "worker/conn_state.h"
 
@@ -53,6 +54,20 @@ pack(struct conn *conn, struct message_connection *message, int *spill_fd)
 	return 0;
 }
 
+/* No descriptor or memory for the memfd: that passes, and the client need not know. */
+static void
+put_off(struct conn *conn)
+{
+	struct connections *set = conn->set;
+	uint64_t suppressed;
+
+	if (log_limit_pass(&set->cut_limit, 10 * (int64_t)CLOCK_NS_PER_S, &suppressed))
+		log_warning("a connection waits to be handed to group %d: %s (%llu more such lines held back)", conn->move_to,
+		    strerror(errno), (unsigned long long)suppressed);
+	conn->retry_ns = clock_now_ns() + CHANNEL_RETRY_MS * CLOCK_NS_PER_MS;
+	conn_arm_timer(conn);
+}
+
 /* Nothing is owed and everything has been sent: the socket leaves this loop, and this process with its message. */
 void
 move_out(struct conn *conn)
@@ -63,12 +78,11 @@ move_out(struct conn *conn)
 	struct channel_message message = { .type = MESSAGE_CONNECTION, .payload = payload };
 	int spill_fd;
 
-	event_del(&conn->io);
 	if (pack(conn, &head, &spill_fd) != 0) {
-		log_error("connection closed: no memory to hand it to group %d", head.group);
-		conn->dead = true;
+		put_off(conn);
 		return;
 	}
+	event_del(&conn->io);
 	memcpy(payload, &head, sizeof(head));
 	if (head.inline_bytes > 0)
 		memcpy(payload + sizeof(head), conn->kept + conn->kept_head, (size_t)head.inline_bytes);

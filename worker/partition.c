@@ -148,12 +148,13 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 	recovery.dir_fd = dir_fd;
 	if (recovery_run(&recovery) == 0) {
 		opened->partition = new_partition(dir_fd, name, settings, &listing, recovery.active);
-		opened->truncated_bytes = recovery.truncated_bytes;
 		if (opened->partition == NULL) {
 			segment_drop(recovery.active);
 			snprintf(opened->why, sizeof(opened->why), "%s: out of memory", name);
 		}
 	}
+	opened->truncated_bytes = recovery.truncated_bytes;
+	opened->force_failed = recovery.force_failed;
 	listing_free(&listing);
 	if (opened->partition == NULL)
 		close(dir_fd);
@@ -227,7 +228,8 @@ fail(struct partition *p)
 	segment_name(file, p->active->base);
 	if (!p->failed)
 		log_error("%s/%s: forcing it to disk failed: %s. The partition takes no more records and can be read up to "
-		    "offset %" PRId64 "; look after the disk, then restart the broker", p->name, file, strerror(error),
+		    "offset %" PRId64 ". Look after the disk, then restart the machine or remount its file system: only so is the "
+		    "log read from the disk again", p->name, file, strerror(error),
 		    p->durable_end);
 	p->failed = true;
 	errno = error;
@@ -328,8 +330,13 @@ partition_barrier_finish(struct partition *p, struct partition_barrier *barrier)
 struct partition_roll *
 partition_roll_begin(struct partition *p, const uint8_t *records, size_t bytes, int32_t count)
 {
-	struct partition_roll *roll = calloc(1, sizeof(*roll));
+	struct partition_roll *roll;
 
+	if (p->failed) {
+		errno = EIO;
+		return NULL;
+	}
+	roll = calloc(1, sizeof(*roll));
 	if (roll == NULL)
 		return NULL;
 	segment_hold(p->active);
@@ -345,8 +352,6 @@ partition_roll_begin(struct partition *p, const uint8_t *records, size_t bytes, 
 		errno = error;
 		return NULL;
 	}
-	/* A failed partition makes no new files: the run then has nothing to do. */
-	roll->error = p->failed ? EIO : 0;
 	return roll;
 }
 

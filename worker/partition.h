@@ -36,6 +36,7 @@ enum { PARTITION_WHY_BYTES = 512 };
 struct partition_opened {
 	struct partition *partition;		/* NULL: it stays closed */
 	int64_t truncated_bytes;		/* what recovery has cut */
+	bool force_failed;			/* a force has failed: nobody can tell any more what is on disk */
 	char why[PARTITION_WHY_BYTES];		/* when closed: what is wrong, where, what to do */
 };
 
@@ -102,8 +103,8 @@ struct partition_roll;
  * A roll: force and trim the active segment, make the next one under a temporary name, rename it, force the
  * directory. With `bytes` > 0 the `count` encoded records are a batch larger than a segment, which is written into as
  * many new segments as it needs before the first is renamed; the last of them becomes the active one. `records` is
- * borrowed until finish. No append between begin and finish. Returns NULL with errno ENOMEM, or EINVAL when these
- * bytes are not that many records or no segment can hold one of them.
+ * borrowed until finish. No append between begin and finish. Returns NULL with errno: ENOMEM; EIO, the
+ * partition has failed; EINVAL, these are not that many records, or no segment can hold one of them.
  */
 struct partition_roll *partition_roll_begin(struct partition *partition, const uint8_t *records, size_t bytes,
     int32_t count);

@@ -16,6 +16,9 @@ enum {
 	STAGED_FIRST_BYTES = 64 * 1024,
 };
 
+/* A record that fits a segment fits an answer. */
+_Static_assert((int)RECORD_MAX_BYTES == (int)CODEC_FETCH_PAYLOAD_MAX, "the largest record and the largest answer");
+
 static void write_lane(struct lane *lane);
 
 /* ---- Gathering ---- */
@@ -218,8 +221,6 @@ fail(struct lane *lane)
 
 	atomic_store_explicit(&lane->slot->state, BOARD_FAILED, memory_order_release);
 	board_set(&lane->slot->unsynced_bytes, 0);
-	log_error("partition %s: a barrier has failed: no more writes are taken, reads end at offset %lld; check the disk, "
-	    "then restart the broker", lane->name, (long long)partition_durable_end(lane->log));
 	answer_forced(lane);
 	while ((reply = reply_queue_pop(&lane->to_force)) != NULL)
 		answer(lane, reply, CODEC_STORAGE_FAILURE);
@@ -253,7 +254,7 @@ written(struct lane *lane, size_t batches, int64_t records, int64_t bytes)
 	if (end_offset > durable_end)
 		commit_written(&lane->commit, end_offset, wanted, lane->worker->now_ns);
 	else
-		lane->commit.written_end = lane->commit.durable_end = durable_end;
+		commit_written_durable(&lane->commit, durable_end);
 	hold_appended(&lane->holds, bytes);
 	fetch_wake_due(lane);
 }
@@ -347,6 +348,8 @@ roll_done(struct job *job)
 	free(lane->roll_batch);
 	lane->roll_batch = NULL;
 	if (result != 0) {
+		if (partition_failed(lane->log))
+			board_add(&lane->worker->counters->fsync_failures, 1);
 		lane_report(lane, BOARD_ROLL, errno, "cannot begin a new segment (what waited for it is refused; it is tried "
 		    "again with the next record)");
 		/* The batch itself, or everything that waited: each would meet the same full disk. */
@@ -355,12 +358,6 @@ roll_done(struct job *job)
 		written(lane, 1, lane->to_write.first->record_count, (int64_t)lane->to_write.first->staged_bytes);
 	}
 	after_job(lane);
-}
-
-static struct partition_roll *
-plain_roll(struct lane *lane)
-{
-	return partition_roll_begin(lane->log, NULL, 0, 0);
 }
 
 /* The first staged batch is larger than a segment and gets segments of its own. A copy: the stage moves meanwhile. */
@@ -385,7 +382,7 @@ roll_with_batch(struct lane *lane)
 static void
 begin_roll(struct lane *lane, bool alone)
 {
-	lane->roll = alone ? roll_with_batch(lane) : plain_roll(lane);
+	lane->roll = alone ? roll_with_batch(lane) : partition_roll_begin(lane->log, NULL, 0, 0);
 	if (lane->roll == NULL) {
 		lane_report(lane, BOARD_ROLL, ENOMEM, "cannot begin a new segment");
 		refuse_staged(lane, SIZE_MAX);

@@ -50,6 +50,15 @@ refuse_errno(struct recovery *r, int64_t base, const char *what)
 	    "broker is restarted", r->name, base, what, strerror(errno));
 }
 
+/* A failed force is never tried again: the next one could succeed without anything being on disk. */
+static int
+refuse_force(struct recovery *r, int64_t base, const char *what)
+{
+	r->force_failed = true;
+	return refuse(r, "%s/%020" PRId64 ".log: cannot force %s to disk: %s. Look after the disk, then restart the machine or "
+	    "remount its file system: only so is the log read from the disk again", r->name, base, what, strerror(errno));
+}
+
 static const char *
 format_name(enum record_format format)
 {
@@ -243,7 +252,7 @@ drop_foreign(struct recovery *r, size_t at)
 	char name[SEGMENT_NAME_BYTES];
 
 	segment_name(name, r->listing->segments[at].base);
-	listing_report_foreign(r->name, name, "it is empty, and the segment before it does not end at its offset");
+	listing_report_foreign(r->name, name, "it is empty, and the log does not end there: foreign, or a segment that has lost its content");
 	listing_remove(r->listing, at);
 }
 
@@ -485,8 +494,10 @@ cut_tail(struct recovery *r, const struct tail *tail)
 		content_end = tail->scan.verdict_end;
 	if (content_end > position && save_and_report(r, tail, content_end) == -1)
 		return -1;
-	if (segment_truncate(tail->segment->fd, position) == -1 || syscalls.fdatasync(tail->segment->fd) == -1)
+	if (segment_truncate(tail->segment->fd, position) == -1)
 		return refuse_errno(r, base, "cut");
+	if (syscalls.fdatasync(tail->segment->fd) == -1)
+		return refuse_force(r, base, "the cut log");
 	return 0;
 }
 
@@ -512,12 +523,12 @@ force_all(struct recovery *r)
 	bool empty = r->listing->count <= 1 && r->active->bytes == 0;
 
 	if (syscalls.fdatasync(r->active->fd) == -1)
-		return refuse_errno(r, base, "force");
+		return refuse_force(r, base, "the log");
 	if (syscalls.fsync(r->dir_fd) == -1)
-		return refuse_errno(r, base, "force the directory of");
+		return refuse_force(r, base, "the directory");
 	/* The directory itself may be new, from us or from a start that got no further. Nothing was appended then. */
 	if (empty && syscalls.fsync(r->data_fd) == -1)
-		return refuse_errno(r, base, "force the directory above that of");
+		return refuse_force(r, base, "the directory above");
 	return 0;
 }
 
@@ -607,6 +618,7 @@ recovery_run(struct recovery *recovery)
 {
 	recovery->active = NULL;
 	recovery->truncated_bytes = 0;
+	recovery->force_failed = false;
 	if (recover(recovery) == -1)
 		goto fail;
 	remove_leftovers(recovery);

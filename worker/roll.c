@@ -265,6 +265,6 @@ publish_parts(struct partition_roll *roll)
 void
 partition_roll_run(struct partition_roll *roll)
 {
-	if (roll->error == 0 && seal_active(roll) == 0 && write_parts(roll) == 0)
+	if (seal_active(roll) == 0 && write_parts(roll) == 0)
 		publish_parts(roll);
 }
