@@ -50,13 +50,13 @@ struct http {
 
 /* ---- clients ---- */
 
+/* The next sweep comes after that time, whatever it was set to before. */
 static void
-sweep_later(struct http *http, int ms)
+sweep_in(struct http *http, int ms)
 {
 	struct timeval wait = { ms / 1000, (ms % 1000) * 1000 };
 
-	if (!evtimer_pending(http->sweep, NULL))
-		evtimer_add(http->sweep, &wait);
+	evtimer_add(http->sweep, &wait);
 }
 
 /* evhttp has freed it: nobody else sets all callbacks to nothing. */
@@ -108,7 +108,7 @@ on_sweep(evutil_socket_t fd, short what, void *context)
 	if (http->count < HTTP_CLIENTS_MAX)
 		evconnlistener_enable(http->listener);
 	if (http->count > 0)
-		sweep_later(http, HTTP_SWEEP_MS);
+		sweep_in(http, http->count == HTTP_CLIENTS_MAX ? HTTP_SWEEP_CROWDED_MS : HTTP_SWEEP_MS);
 }
 
 /* evhttp wants a bufferevent for a connection that it has just accepted. */
@@ -130,9 +130,12 @@ on_new_client(struct event_base *base, void *context)
 	bufferevent_incref(stream);
 	http->clients[place] = (struct client){ stream, clock_now_ns() };
 	http->count++;
-	if (http->count == HTTP_CLIENTS_MAX)
+	if (http->count == HTTP_CLIENTS_MAX) {
 		evconnlistener_disable(http->listener);
-	sweep_later(http, HTTP_SWEEP_MS);
+		sweep_in(http, HTTP_SWEEP_CROWDED_MS);
+	} else if (!evtimer_pending(http->sweep, NULL)) {	/* nor put off again and again */
+		sweep_in(http, HTTP_SWEEP_MS);
+	}
 	return stream;
 }
 
@@ -144,8 +147,7 @@ on_accept_error(struct evconnlistener *listener, void *context)
 	uint64_t suppressed;
 
 	evconnlistener_disable(listener);
-	evtimer_del(http->sweep);
-	sweep_later(http, HTTP_PAUSE_MS);
+	sweep_in(http, HTTP_PAUSE_MS);
 	if (log_limit_pass(&http->limit, 60 * (int64_t)CLOCK_NS_PER_S, &suppressed))
 		log_warning("cannot accept an HTTP client: %s; paused for %d ms (%llu pauses since the last such line)",
 		    strerror(error), HTTP_PAUSE_MS, (unsigned long long)suppressed);
@@ -160,8 +162,7 @@ on_complete(struct evhttp_request *request, void *context)
 	struct http *http = context;
 
 	(void)request;
-	evtimer_del(http->sweep);
-	sweep_later(http, 0);
+	sweep_in(http, 0);
 }
 
 static void

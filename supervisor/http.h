@@ -1,6 +1,7 @@
 /*
  * A small HTTP server for pages that are rendered whole (evhttp underneath), on one listening socket. Its clients are
- * few, short and bounded: they can neither take the supervisor down nor keep others out for long. Knows no page.
+ * few, short and bounded, so that they cannot take the supervisor down. While all places are taken, one is free again
+ * some HTTP_SWEEP_CROWDED_MS after its client has gone, and after HTTP_CROWDED_MS when it has not. Knows no page.
  */
 #ifndef SUPERVISOR_HTTP_H
 #define SUPERVISOR_HTTP_H
@@ -14,7 +15,8 @@ enum {
 	HTTP_IDLE_S = 10,		/* without a byte in either direction: closed */
 	HTTP_LIFE_MS = 30 * 1000,	/* from accepting to the end; each connection carries one request */
 	HTTP_CROWDED_MS = 2 * 1000,	/* the same while all places are taken */
-	HTTP_SWEEP_MS = 250,
+	HTTP_SWEEP_MS = 250,		/* how often clients that have gone are looked for ... */
+	HTTP_SWEEP_CROWDED_MS = 10,	/* ... and while all places are taken */
 	HTTP_PAUSE_MS = 100,		/* after a failed accept */
 	HTTP_HEADERS_MAX_BYTES = 8 * 1024,
 	HTTP_BODY_MAX_BYTES = 4 * 1024,
