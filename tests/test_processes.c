@@ -162,43 +162,48 @@ END_TEST
 
 enum { TURNS_PARTITIONS = 9 };
 
-/* One request of the long pipeline: PRODUCE with each ack, FETCH, METADATA, the partitions in turn. */
-static void
-put_turn(struct wire_bytes *out, int i, int64_t *next, int64_t *expected)
-{
-	int32_t partition = i % TURNS_PARTITIONS;
-	int kind = i / TURNS_PARTITIONS % 5;
+/* Request i of the long pipeline: PRODUCE with each ack, FETCH, METADATA; what it expects is an offset. */
+struct turn {
+	int32_t partition;
+	int kind;	/* an ack, 3 = FETCH, 4 = METADATA */
+	int64_t expected;
+};
 
-	*expected = next[partition];
-	if (kind < 3) {
-		wire_put_produce_one(out, i, "a", partition, kind, &i, sizeof i);
-		next[partition]++;
-	} else if (kind == 3) {
-		wire_put_fetch(out, i, "a", partition, next[partition] - 1, 1000, 0, 0);
+/* First another partition with each request, then the five on one partition after the other. */
+static void
+put_turn(struct wire_bytes *out, int i, int count, int64_t *next, struct turn *turn)
+{
+	bool changes = i < count / 2;
+
+	turn->partition = (changes ? i : i / 5) % TURNS_PARTITIONS;
+	turn->kind = (changes ? i / TURNS_PARTITIONS : i) % 5;
+	turn->expected = next[turn->partition];
+	if (turn->kind < 3) {
+		wire_put_produce_one(out, i, "a", turn->partition, turn->kind, &i, sizeof i);
+		next[turn->partition]++;
+	} else if (turn->kind == 3) {
+		wire_put_fetch(out, i, "a", turn->partition, turn->expected - 1, 1000, 0, 0);
 	} else {
 		wire_put_metadata(out, i, 1, "a");
 	}
 }
 
 static void
-check_turn(int i, const struct wire_answer *answer, int64_t expected)
+check_turn(int i, const struct wire_answer *answer, const struct turn *turn)
 {
-	int32_t partition = i % TURNS_PARTITIONS;
-	int kind = i / TURNS_PARTITIONS % 5;
-
 	ck_assert_msg(answer->id == i && answer->error == 0, "request %d: answer %d with error %d", i, answer->id,
 	    answer->error);
-	if (kind < 3) {
-		ck_assert_int_eq(wire_get_i64(answer->body), expected);
-	} else if (kind == 3) {
+	if (turn->kind < 3) {
+		ck_assert_int_eq(wire_get_i64(answer->body), turn->expected);
+	} else if (turn->kind == 3) {
 		/* It sees everything before it, and nothing else can be there. */
-		ck_assert_int_eq(wire_get_i64(answer->body), expected);
+		ck_assert_int_eq(wire_get_i64(answer->body), turn->expected);
 		ck_assert_int_eq(wire_get_i32(answer->body + 8), 8 + 4);
 	} else {
 		struct wire_topics topics;
 
 		ck_assert_int_eq(wire_parse_topics(answer, 1, &topics), 0);
-		ck_assert_int_eq(topics.list[partition].high_watermark, expected);
+		ck_assert_int_eq(topics.list[turn->partition].high_watermark, turn->expected);
 		wire_topics_free(&topics);
 	}
 }
@@ -206,8 +211,8 @@ check_turn(int i, const struct wire_answer *answer, int64_t expected)
 START_TEST(D01_every_partition_in_turn_pipelined)
 {
 	int64_t next[TURNS_PARTITIONS] = { 0 };
-	int count = 5 * TURNS_PARTITIONS * 20 * broker_scale();
-	int64_t *expected = calloc((size_t)count, sizeof *expected);
+	int count = 2 * 5 * TURNS_PARTITIONS * 15 * broker_scale();
+	struct turn *turns = calloc((size_t)count, sizeof *turns);
 	struct wire_bytes out = { 0 }, in = { 0 };
 	struct wire_answer answer;
 	size_t answers = 0, position = 0;
@@ -216,15 +221,15 @@ START_TEST(D01_every_partition_in_turn_pipelined)
 	broker_start(&broker, &(struct broker_config){ .workers = 3, .topics = "a = 9\n" });
 	fd = connect_tcp();
 	for (int i = 0; i < count; i++) {
-		put_turn(&out, i, next, &expected[i]);
-		answers += i / TURNS_PARTITIONS % 5 != WIRE_NONE;
+		put_turn(&out, i, count, next, &turns[i]);
+		answers += turns[i].kind != WIRE_NONE;
 	}
 	ck_assert_uint_eq(wire_exchange(fd, out.data, out.length, answers, &in, WIRE_DEADLINE_MS), answers);
 	for (int i = 0; i < count; i++) {
-		if (i / TURNS_PARTITIONS % 5 == WIRE_NONE)
+		if (turns[i].kind == WIRE_NONE)
 			continue;
 		ck_assert(wire_next_answer(&in, &position, &answer));
-		check_turn(i, &answer, expected[i]);
+		check_turn(i, &answer, &turns[i]);
 	}
 	ck_assert_uint_eq(position, in.length);
 	for (int32_t partition = 0; partition < TURNS_PARTITIONS; partition++)
@@ -232,7 +237,7 @@ START_TEST(D01_every_partition_in_turn_pipelined)
 	close(fd);
 	wire_bytes_free(&out);
 	wire_bytes_free(&in);
-	free(expected);
+	free(turns);
 	finish();
 }
 END_TEST
