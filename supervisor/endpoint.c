@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/log.h"
@@ -21,7 +23,8 @@ enum {
 	KEEPALIVE_IDLE_S = 60,
 	KEEPALIVE_INTERVAL_S = 10,
 	KEEPALIVE_PROBES = 6,
-	TEXT_BYTES = 256,
+	LOCK_TRIES = 40,
+	LOCK_PAUSE_MS = 50,
 };
 
 static void
@@ -209,6 +212,25 @@ remove_stale(const struct sockaddr_un *name)
 	return -1;
 }
 
+/*
+ * Between bind and listen a socket looks like one at which nobody listens: another broker that starts just then would
+ * take its file away. So each holds a lock on the directory from looking to listening. It is soon free again, or some
+ * other program's: then, or when the directory cannot be opened, it goes without. Returns the descriptor, or -1.
+ */
+static int
+lock_directory(const char *path)
+{
+	static const struct timespec pause = { 0, LOCK_PAUSE_MS * 1000000L };
+	const char *slash = strrchr(path, '/');
+	char *directory = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
+	int fd = directory == NULL ? -1 : open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	free(directory);
+	for (int i = 0; fd >= 0 && i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0; i++)
+		nanosleep(&pause, NULL);
+	return fd;
+}
+
 static int
 bind_unix(int fd, const struct sockaddr_un *name, mode_t mode, struct endpoint *endpoint)
 {
@@ -231,7 +253,7 @@ open_unix(struct endpoints *endpoints, const char *path, mode_t mode)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	struct endpoint *endpoint = add(endpoints);
-	int fd = -1;
+	int fd = -1, lock = -1;
 
 	if (endpoint == NULL)
 		goto fail;
@@ -243,16 +265,21 @@ open_unix(struct endpoints *endpoints, const char *path, mode_t mode)
 	endpoint->path = strdup(path);
 	if (endpoint->path == NULL || asprintf(&endpoint->text, "unix:%s", path) < 0)
 		goto fail;
+	lock = lock_directory(path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0 || bind_unix(fd, &name, mode, endpoint) != 0)
 		goto fail;
 	endpoint->descriptor = fd;
 	endpoints->count++;
+	if (lock >= 0)
+		close(lock);
 	return 0;
 fail:
 	log_error("cannot listen on unix:%s: %s%s", path, strerror(errno),
 	    errno == EEXIST ? " and is not a socket: remove it, or choose another path" :
 	    errno == EADDRINUSE ? " (another program listens there)" : "");
+	if (lock >= 0)
+		close(lock);
 	if (fd >= 0)
 		close(fd);
 	if (endpoint != NULL) {

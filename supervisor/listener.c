@@ -136,6 +136,14 @@ listener_start(struct listener *listener)
 }
 
 void
+listener_stop(struct listener *listener)
+{
+	evtimer_del(listener->resume);
+	for (int i = 0; i < listener->count; i++)
+		event_del(listener->events[i]);
+}
+
+void
 listener_free(struct listener *listener)
 {
 	if (listener == NULL)

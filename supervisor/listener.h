@@ -22,8 +22,9 @@ enum {
 struct listener *listener_new(struct event_base *base, const struct endpoints *endpoints, struct reserve *reserve,
     void (*accepted)(void *context, int descriptor), void *context);
 
-/* Nothing is accepted before this, and nothing after listener_free. Returns 0, or -1. */
+/* Nothing is accepted before listener_start, which returns 0, or -1 with errno; and nothing after listener_stop. */
 int listener_start(struct listener *listener);
+void listener_stop(struct listener *listener);
 
 /* The endpoints stay the caller's. NULL is allowed. */
 void listener_free(struct listener *listener);

@@ -40,6 +40,8 @@ enum {
 	SERVERS_MAX = 8,	/* of pages: `http` (a name can have several addresses) and `control` */
 };
 
+static const char unix_prefix[] = "unix:";
+
 struct broker {
 	struct settings settings;
 	struct topics topics;
@@ -59,7 +61,7 @@ struct broker {
 	struct status status;
 	struct http *servers[SERVERS_MAX];
 	int server_count;
-	bool stopping;
+	bool stopping, failed;
 };
 
 /* ---- set-up, step by step; each returns 0, or the exit status after an error line ---- */
@@ -71,10 +73,34 @@ fail(const char *what)
 	return EXIT_FAILURE;
 }
 
-static int
-check_data(const struct broker *broker, const char *path)
+static void
+log_warnings(char *lines)
 {
-	return settings_check_data(&broker->settings, path, stderr, stderr) == 0 ? 0 : EXIT_CONFIG;
+	char *rest = NULL;
+
+	for (char *line = strtok_r(lines, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+		log_warning("%s", line);
+}
+
+/* Errors of the configuration have a form of their own; its warnings are log lines like others, but for -t. */
+static int
+check_data(const struct broker *broker, const struct options *options)
+{
+	char *lines = NULL;
+	size_t length;
+	FILE *warnings;
+	int result;
+
+	if (options->check)
+		return settings_check_data(&broker->settings, options->config, stderr, stderr) == 0 ? 0 : EXIT_CONFIG;
+	warnings = open_memstream(&lines, &length);
+	if (warnings == NULL)
+		return fail("warnings");
+	result = settings_check_data(&broker->settings, options->config, stderr, warnings);
+	if (fclose(warnings) == 0)
+		log_warnings(lines);
+	free(lines);
+	return result == 0 ? 0 : EXIT_CONFIG;
 }
 
 static int
@@ -86,12 +112,12 @@ load(struct broker *broker, const struct options *options)
 		memset(&broker->settings, 0, sizeof(broker->settings));
 		return EXIT_CONFIG;
 	}
-	status = check_data(broker, options->config);
-	if (status == 0 && placement_build(&broker->settings, &broker->topics) != 0)
-		status = fail("placement of partitions");
 	if (options->verbose)
 		broker->settings.log_level = LOG_DEBUG;
 	log_open("supervisor", (enum log_level)broker->settings.log_level);
+	status = check_data(broker, options);
+	if (status == 0 && placement_build(&broker->settings, &broker->topics) != 0)
+		status = fail("placement of partitions");
 	return status;
 }
 
@@ -128,6 +154,22 @@ take_lock(struct broker *broker)
 	}
 }
 
+/* Who may open the control socket is decided by the mode of its file. */
+static int
+adopt_control(struct broker *broker, int descriptor)
+{
+	const struct endpoint *adopted;
+
+	if (endpoints_adopt(&broker->control, descriptor) != 0)
+		return -1;
+	adopted = &broker->control.list[broker->control.count - 1];
+	if (strncmp(adopted->text, unix_prefix, strlen(unix_prefix)) == 0)
+		return 0;
+	log_error("descriptor %d, passed by the service manager as 'control', is %s: it must be a Unix socket", descriptor,
+	    adopted->text);
+	return -1;
+}
+
 /* Sockets of the service manager stand in for what the settings say of the same purpose. */
 static int
 adopt_sockets(struct broker *broker)
@@ -135,10 +177,14 @@ adopt_sockets(struct broker *broker)
 	int count = systemd_socket_count();
 
 	for (int i = 0; i < count; i++) {
-		struct endpoints *purpose = systemd_socket_named(i, "http") ? &broker->web :
-		    systemd_socket_named(i, "control") ? &broker->control : &broker->listen;
+		int descriptor = SYSTEMD_FIRST_FD + i;
+		int result;
 
-		if (endpoints_adopt(purpose, SYSTEMD_FIRST_FD + i) != 0)
+		if (systemd_socket_named(i, "control"))
+			result = adopt_control(broker, descriptor);
+		else
+			result = endpoints_adopt(systemd_socket_named(i, "http") ? &broker->web : &broker->listen, descriptor);
+		if (result != 0)
 			return EXIT_FAILURE;
 	}
 	systemd_forget();
@@ -228,7 +274,7 @@ print_ready(const struct broker *broker)
 	fputs("ready:", to);
 	print_endpoints(to, "listen", &broker->listen);
 	print_endpoints(to, "http", &broker->web);
-	fprintf(to, " control=%s", control->count == 0 ? "off" : control->list[0].text + strlen("unix:"));
+	fprintf(to, " control=%s", control->count == 0 ? "off" : control->list[0].text + strlen(unix_prefix));
 	fprintf(to, " workers=%d partitions=%lld pid=%ld\n", (int)broker->topics.group_count,
 	    (long long)placement_partitions(&broker->topics), (long)getpid());
 	if (fclose(to) == 0 && write(STDERR_FILENO, line, length) < 0)
@@ -237,13 +283,27 @@ print_ready(const struct broker *broker)
 }
 
 static void
+stop(struct broker *broker)
+{
+	broker->stopping = true;
+	listener_stop(broker->listener);
+	endpoints_close(&broker->listen);
+	handover_stop(broker->handover);
+	crew_stop(broker->crew);
+}
+
+static void
 on_ready(void *context)
 {
 	struct broker *broker = context;
 
-	if (listener_start(broker->listener) != 0)
-		log_error("no memory to listen; stop and start again");
-	print_ready(broker);
+	if (listener_start(broker->listener) == 0) {
+		print_ready(broker);
+		return;
+	}
+	log_error("cannot accept connections: %s; stopping", strerror(errno));
+	broker->failed = true;
+	stop(broker);
 }
 
 static void
@@ -266,14 +326,8 @@ on_terminate(evutil_socket_t number, short what, void *context)
 		log_info("signal %d: stopping already", (int)number);
 		return;
 	}
-	broker->stopping = true;
 	log_info("signal %d: stopping", (int)number);
-	broker->status.listener = NULL;
-	listener_free(broker->listener);
-	broker->listener = NULL;
-	endpoints_close(&broker->listen);
-	handover_stop(broker->handover);
-	crew_stop(broker->crew);
+	stop(broker);
 }
 
 static void
@@ -349,6 +403,20 @@ serve_pages(struct broker *broker, struct endpoints *endpoints)
 	return 0;
 }
 
+/* The environment does not choose how the loop waits (EVENT_NOEPOLL, EVENT_EPOLL_USE_CHANGELIST): sockets move. */
+static struct event_base *
+new_base(void)
+{
+	struct event_config *config = event_config_new();
+	struct event_base *base = NULL;
+
+	if (config != NULL && event_config_set_flag(config, EVENT_BASE_FLAG_IGNORE_ENV) == 0)
+		base = event_base_new_with_config(config);
+	if (config != NULL)
+		event_config_free(config);
+	return base;
+}
+
 static int
 assemble(struct broker *broker)
 {
@@ -356,7 +424,7 @@ assemble(struct broker *broker)
 	const struct settings *settings = &broker->settings;
 
 	event_set_log_callback(on_library_line);
-	broker->base = event_base_new();
+	broker->base = new_base();
 	if (broker->base == NULL || catch_signals(broker) != 0)
 		return fail("event loop");
 	broker->parking = parking_new(broker->base, settings->request_timeout_ms * CLOCK_NS_PER_MS);
@@ -384,6 +452,9 @@ set_up(struct broker *broker)
 {
 	int status;
 
+	/* Not before the configuration is read, which may come from a descriptor: -f /dev/fd/63. */
+	process_close_from(SYSTEMD_FIRST_FD + systemd_socket_count());
+	reserve_fill(&broker->reserve);
 	announce_limits(broker);
 	status = take_lock(broker);
 	if (status == 0)
@@ -425,7 +496,7 @@ run(struct broker *broker)
 {
 	crew_begin(broker->crew);
 	event_base_dispatch(broker->base);
-	if (crew_unclean(broker->crew))
+	if (crew_unclean(broker->crew) || broker->failed)
 		return EXIT_FAILURE;
 	log_info("stopped");
 	return EXIT_SUCCESS;
@@ -452,7 +523,6 @@ main(int argc, char **argv)
 	int status;
 
 	process_reset_signals();
-	process_close_from(SYSTEMD_FIRST_FD + systemd_socket_count());
 	if (process_open_standard_descriptors() != 0)
 		return EXIT_FAILURE;
 	umask(DIRECTORY_UMASK);
@@ -464,7 +534,6 @@ main(int argc, char **argv)
 		return check_only(&options);
 	if (options.print)
 		return settings_print(options.config, stdout, stderr) == 0 ? EXIT_SUCCESS : EXIT_CONFIG;
-	reserve_fill(&broker.reserve);
 	status = load(&broker, &options);
 	if (status == 0)
 		status = set_up(&broker);

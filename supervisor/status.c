@@ -78,7 +78,7 @@ collect(struct status *status, struct pages_view *view)
 		.parked_timed_out = parking->timed_out,
 		.parked_hung_up = parking->hung_up,
 		.dropped = handover->dropped,
-		.accept_pauses = status->listener == NULL ? 0 : listener_pauses(status->listener),
+		.accept_pauses = listener_pauses(status->listener),
 		.topics = status->topics,
 		.workers = status->workers,
 	};

@@ -9,7 +9,7 @@
 #include "supervisor/pages.h"
 #include "supervisor/parking.h"
 
-/* All borrowed; `listener` may be NULL. */
+/* All borrowed. */
 struct status {
 	const struct crew *crew;
 	const struct handover *handover;

@@ -1003,6 +1003,36 @@ START_TEST(an_address_that_is_taken_is_named)
 }
 END_TEST
 
+/* One that has bound its socket and does not listen yet is not taken for a dead one. */
+START_TEST(a_socket_file_that_is_being_made_is_not_stale)
+{
+	struct broker_config config = two_workers;
+	struct broker broker, second;
+	char lines[BROKER_PATH_BYTES + 32];
+	int fd;
+
+	if (!broker_have_strace())
+		return;
+	config.strace = "-e trace=listen -e inject=listen:delay_enter=400000";
+	launch(&broker, &config, "serve");
+	while (access(broker.unix_path, F_OK) != 0)
+		usleep(1000);
+	config = two_workers;
+	snprintf(lines, sizeof(lines), "listen = unix:%s\n", broker.unix_path);
+	config.broker = lines;
+	memset(&second, 0, sizeof(second));
+	ck_assert_int_eq(broker_start_fails(&second, &config), 1);
+	ck_assert_int_eq(broker_count_log(&second, "another program listens there"), 1);
+	broker_end(&second);
+	broker_wait_ready(&broker);
+	fd = wire_connect_unix(broker.unix_path);
+	ck_assert_int_ge(fd, 0);
+	who_serves(fd, "i", NULL);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
 static void
 make_stale_socket(const char *path)
 {
@@ -1097,6 +1127,58 @@ START_TEST(the_command_line)
 }
 END_TEST
 
+START_TEST(the_configuration_may_come_from_a_descriptor)
+{
+	struct broker broker;
+	char output[8192], arguments[BROKER_PATH_BYTES + 64];
+
+	broker_prepare(&broker, &two_workers);
+	snprintf(arguments, sizeof(arguments), "-t -f /dev/fd/7 7< %s/broker.ini", broker.directory);
+	ck_assert_int_eq(run_program(arguments, output, sizeof(output)), 0);
+	ck_assert_ptr_nonnull(strstr(output, "configuration ok"));
+	snprintf(arguments, sizeof(arguments), "-T -f /dev/fd/7 7< %s/broker.ini", broker.directory);
+	ck_assert_int_eq(run_program(arguments, output, sizeof(output)), 0);
+	broker_end(&broker);
+}
+END_TEST
+
+/* A name that is not on the disk takes everything below it along in a power cut. */
+START_TEST(the_data_directory_is_forced_by_name)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+	char parent[BROKER_PATH_BYTES + 8];
+
+	if (!broker_have_strace())
+		return;
+	config.strace = "-y -e trace=fsync";
+	start(&broker, &config, "serve");
+	snprintf(parent, sizeof(parent), "<%s>", broker.directory);
+	ck_assert_int_eq(broker_count_strace(&broker, "fsync(", parent), 1);
+	stop(&broker);
+}
+END_TEST
+
+START_TEST(a_topic_that_nobody_names_is_a_log_line)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+	char command[4 * BROKER_PATH_BYTES];
+
+	config.environment = fake_environment;
+	broker_prepare(&broker, &config);
+	broker.workers_may_die = true;
+	set_script(&broker, "serve");
+	snprintf(command, sizeof(command), "mkdir -p '%s/old-0' && : > '%s/old-0/00000000000000000000.log'", broker.data_dir,
+	    broker.data_dir);
+	ck_assert_int_eq(system(command), 0);
+	broker_launch(&broker);
+	broker_wait_ready(&broker);
+	ck_assert_int_eq(broker_count_log(&broker, "Z warning supervisor: topic 'old' is on disk (1 partition"), 1);
+	stop(&broker);
+}
+END_TEST
+
 START_TEST(pages_can_be_off)
 {
 	struct broker_config config = two_workers;
@@ -1182,6 +1264,35 @@ START_TEST(sockets_of_the_service_manager)
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
 	fclose(lines);
+	broker_end(&broker);
+}
+END_TEST
+
+/* Its file's mode is all that keeps strangers from it. */
+START_TEST(the_control_socket_of_the_service_manager_is_no_port)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct broker broker;
+	char command[4 * BROKER_PATH_BYTES];
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), status;
+	pid_t pid;
+
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+	ck_assert_int_eq(listen(fd, 1), 0);
+	broker_prepare(&broker, &two_workers);
+	snprintf(command, sizeof(command), "LISTEN_FDS=1 LISTEN_FDNAMES=control LISTEN_PID=$$ exec %s/logsupervisor "
+	    "-f %s/broker.ini > %s/out 2>&1", programs, broker.directory, broker.directory);
+	pid = fork();
+	if (pid == 0) {
+		dup2(fd, 3);
+		execl("/bin/sh", "sh", "-c", command, NULL);
+		_exit(127);
+	}
+	close(fd);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 1 << 8);
+	snprintf(command, sizeof(command), "grep -q 'must be a Unix socket' %s/out", broker.directory);
+	ck_assert_int_eq(system(command), 0);
 	broker_end(&broker);
 }
 END_TEST
@@ -1351,10 +1462,15 @@ make_suite(void)
 	tcase_add_test(tcase, workers_have_their_descriptors_and_nothing_else);
 	tcase_add_test(tcase, bug_H11_a_second_supervisor);
 	tcase_add_test(tcase, an_address_that_is_taken_is_named);
+	tcase_add_test(tcase, a_socket_file_that_is_being_made_is_not_stale);
 	tcase_add_test(tcase, a_stale_socket_file_is_replaced_and_nothing_else);
 	tcase_add_test(tcase, the_command_line);
+	tcase_add_test(tcase, the_configuration_may_come_from_a_descriptor);
+	tcase_add_test(tcase, the_data_directory_is_forced_by_name);
+	tcase_add_test(tcase, a_topic_that_nobody_names_is_a_log_line);
 	tcase_add_test(tcase, pages_can_be_off);
 	tcase_add_test(tcase, sockets_of_the_service_manager);
+	tcase_add_test(tcase, the_control_socket_of_the_service_manager_is_no_port);
 	tcase_add_test(tcase, http_answers_what_it_should);
 	tcase_add_test(tcase, http_is_not_taken_hostage);
 	tcase_add_test(tcase, http_after_a_thousand_clients_without_a_word);
