@@ -535,6 +535,28 @@ START_TEST(at_once_twenty_times)
 }
 END_TEST
 
+/* What will not mend itself is told and counted as a start that failed, not tried for ever without a word. */
+START_TEST(settings_that_cannot_be_sent)
+{
+	struct broker_config config = one_worker;
+	struct broker broker;
+	char options[2048];
+	size_t used;
+
+	if (!broker_have_strace())
+		return;
+	/* No board can be opened for reading, whatever its descriptor's number is. */
+	used = (size_t)snprintf(options, sizeof(options), "-e trace=openat -e inject=openat:error=EACCES");
+	for (int i = 3; i < 40; i++)
+		used += (size_t)snprintf(options + used, sizeof(options) - used, " -P /proc/self/fd/%d", i);
+	config.strace = options;
+	start(&broker, &config, "serve");
+	ck_assert_int_ge(broker_count_log(&broker, "cannot be sent its settings: Permission denied; killing it"), 3);
+	ck_assert(broker_metric(&broker, "logbroker_worker_restarts_total", "reason=\"spawn\"") >= 3);
+	stop(&broker);
+}
+END_TEST
+
 START_TEST(a_worker_that_shuts_its_channel_down_is_killed)
 {
 	struct broker broker;
@@ -1448,6 +1470,7 @@ make_suite(void)
 	tcase_add_loop_test(tcase, a_bad_start_is_tried_again, 0, (int)(sizeof(bad_starts) / sizeof(bad_starts[0])));
 	tcase_add_test(tcase, D05_a_worker_that_dies_at_every_start);
 	tcase_add_test(tcase, at_once_twenty_times);
+	tcase_add_test(tcase, settings_that_cannot_be_sent);
 	tcase_add_test(tcase, a_worker_that_shuts_its_channel_down_is_killed);
 	tcase_add_test(tcase, bug_H2_three_hundred_deaths_leak_nothing);
 	tcase_add_test(tcase, bug_H3_all_killed_at_once);
