@@ -735,6 +735,9 @@ START_TEST(inherited_signal_dispositions_and_mask)
 	inherited[0] = masks_of(broker.pid);
 	inherited[1] = masks_of(broker.workers[0]);
 	for (int i = 0; i < 2; i++) {
+		/* Signals 32 and 33 are the C library's own, which lets nobody set them: whatever started us did. */
+		inherited[i].ignored &= ~(3ull << 31);
+		normal[i].ignored &= ~(3ull << 31);
 		ck_assert_uint_eq(inherited[i].ignored, normal[i].ignored);
 		ck_assert_uint_eq(inherited[i].blocked, normal[i].blocked);
 		ck_assert_uint_eq(inherited[i].caught, normal[i].caught);
