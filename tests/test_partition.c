@@ -599,6 +599,27 @@ START_TEST(a_segment_that_cannot_be_opened_is_tried_again)
 }
 END_TEST
 
+/* A reader that walks a log of many segments leaves a bounded number of them open, and can begin again. */
+START_TEST(many_segments_are_not_all_kept_open)
+{
+	enum { RECORDS = 200, SIZE = 500, OPEN_AT_MOST = 20 };
+	struct logkit kit;
+	int before;
+
+	logkit_begin(&kit, RECORD_CRC32C, 1024);
+	logkit_open(&kit);
+	before = logkit_open_descriptors();
+	logkit_append(&kit, RECORDS, SIZE);
+	ck_assert_int_ge(partition_segments(kit.p), RECORDS / 2);
+	ck_assert_int_le(logkit_open_descriptors() - before, OPEN_AT_MOST);
+	for (int round = 0; round < 2; round++) {
+		logkit_expect(&kit, 0, RECORDS, SIZE);
+		ck_assert_int_le(logkit_open_descriptors() - before, OPEN_AT_MOST);
+	}
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(two_loads_of_one_segment)
 {
 	struct partition_load *first, *second;
@@ -819,6 +840,7 @@ main(void)
 	tcase_add_loop_test(both, a_missing_segment_behind_a_good_one, 0, FORMATS);
 	tcase_add_loop_test(both, overlapping_segments_are_left_alone_and_both_readable, 0, FORMATS);
 	tcase_add_loop_test(one, a_segment_that_cannot_be_opened_is_tried_again, 0, 2);
+	tcase_add_test(one, many_segments_are_not_all_kept_open);
 	tcase_add_test(one, two_loads_of_one_segment);
 	tcase_add_test(one, slices_outlive_the_log);
 	tcase_add_loop_test(one, modes_do_not_depend_on_the_umask, 0, 3);

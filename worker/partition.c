@@ -26,6 +26,8 @@ enum {
 	DIRECTORY_MODE = 0750,
 	/* So long a segment that could not be loaded for want of memory or descriptors is not tried again. */
 	LOAD_RETRY_NS = 100 * CLOCK_NS_PER_MS,
+	/* A log may have tens of thousands of segments; so many of the sealed ones stay open, the last read ones. */
+	LOADED_MAX = 16,
 };
 
 /* A sealed segment as the owner knows it. Its file is opened and indexed when somebody reads it. */
@@ -34,6 +36,7 @@ struct sealed {
 	int64_t bytes;		/* of the file */
 	int64_t bytes_before;	/* of all segments ahead of it that were there when the log was opened or since */
 	struct segment *segment;	/* NULL: not loaded */
+	uint64_t used;		/* when it was last read, as a count of reads */
 	int load_error;		/* errno of the last load, 0 = none or done */
 	int64_t load_again_ns;	/* with an error: not before this */
 	bool reported;		/* its damage has been logged */
@@ -46,6 +49,8 @@ struct partition {
 	struct sealed *sealed;		/* by base */
 	size_t sealed_count;
 	size_t sealed_capacity;
+	size_t loaded_count;		/* sealed segments that are open */
+	uint64_t reads;
 	struct segment *active;
 	int64_t bytes_before_active;
 	int64_t durable_end;		/* always within the active segment, as is its position */
@@ -75,13 +80,43 @@ reserve_sealed(struct partition *p, size_t more)
 	return 0;
 }
 
-/* Adds a sealed segment behind the others. Room has been reserved; takes over the reference. */
+/* Closes the loaded segment that has not been read for longest. Slices of it keep what they need. */
+static void
+unload_one(struct partition *p)
+{
+	struct sealed *oldest = NULL;
+
+	for (size_t i = 0; i < p->sealed_count; i++) {
+		struct sealed *sealed = &p->sealed[i];
+
+		if (sealed->segment != NULL && (oldest == NULL || sealed->used < oldest->used))
+			oldest = sealed;
+	}
+	segment_drop(oldest->segment);
+	oldest->segment = NULL;
+	p->loaded_count--;
+}
+
+/* The segment is open and indexed from now on; takes over the reference. */
+static void
+keep_loaded(struct partition *p, struct sealed *sealed, struct segment *segment)
+{
+	sealed->segment = segment;
+	sealed->used = ++p->reads;
+	if (++p->loaded_count > LOADED_MAX)
+		unload_one(p);
+}
+
+/* Adds a sealed segment behind the others. Room has been reserved; takes over the reference, NULL: not loaded. */
 static void
 add_sealed(struct partition *p, int64_t base, int64_t bytes, struct segment *segment)
 {
-	p->sealed[p->sealed_count++] = (struct sealed){ .base = base, .bytes = bytes,
-		.bytes_before = p->bytes_before_active, .segment = segment };
+	struct sealed *sealed = &p->sealed[p->sealed_count++];
+
+	*sealed = (struct sealed){ .base = base, .bytes = bytes, .bytes_before = p->bytes_before_active };
 	p->bytes_before_active += bytes;
+	if (segment != NULL)
+		keep_loaded(p, sealed, segment);
 }
 
 static int
@@ -472,6 +507,7 @@ partition_find(struct partition *p, int64_t offset, struct partition_place *plac
 			return broken(sealed->load_error);
 		return PARTITION_COLD;
 	}
+	sealed->used = ++p->reads;
 	if (offset >= sealed->segment->end)
 		return broken(EIO);
 	return find_in(p, sealed->segment, sealed->segment->bytes, sealed->bytes_before, offset, place);
@@ -611,7 +647,7 @@ partition_load_finish(struct partition *p, struct partition_load *load)
 	} else {
 		report_damage(p, sealed, load);
 		sealed->load_error = 0;
-		sealed->segment = load->segment;
+		keep_loaded(p, sealed, load->segment);
 		load->segment = NULL;
 	}
 	segment_drop(load->segment);

@@ -119,7 +119,8 @@ int partition_roll_finish(struct partition *partition, struct partition_roll *ro
 
 struct partition_load;
 
-/* A place in the log where a reader stands. Borrows; valid until the owner next appends, rolls or closes. */
+/* A place in the log where a reader stands. Borrows; valid until the owner next appends, finishes a roll or
+ * a load, or closes. */
 struct partition_place {
 	struct segment *segment;
 	int64_t position;
@@ -142,7 +143,10 @@ enum partition_found partition_find(struct partition *partition, int64_t offset,
 /* The first at most `max_bytes` bytes from that place, within its segment, with a reference of their own. */
 void partition_slice(const struct partition_place *place, int64_t max_bytes, struct slice *slice);
 
-/* Opening and indexing the sealed segment that holds `offset`. Returns NULL with errno (ENOMEM; EIO: no segment holds it). */
+/*
+ * Opening and indexing the sealed segment that holds `offset`; a few of them, the last read ones, stay open. Returns
+ * NULL with errno: ENOMEM; EIO, no segment holds it.
+ */
 struct partition_load *partition_load_begin(struct partition *partition, int64_t offset);
 void partition_load_run(struct partition_load *load);
 /*
