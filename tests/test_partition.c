@@ -603,7 +603,6 @@ END_TEST
 START_TEST(many_segments_are_not_all_kept_open)
 {
 	enum { RECORDS = 200, SIZE = 500, OPEN_AT_MOST = 20 };
-	struct logkit kit;
 	int before;
 
 	logkit_begin(&kit, RECORD_CRC32C, 1024);
