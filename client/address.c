@@ -142,14 +142,11 @@ address_resolve(const char *text, struct address_list *list)
 {
 	struct address_parts parts;
 	const char *path = unix_path(text);
-	const char *problem = address_problem(text);
+	const char *problem = path != NULL ? unix_problem(path) : split(text, &parts);
 
 	if (problem != NULL)
 		return problem;
-	if (path != NULL)
-		return resolve_unix(path, list);
-	problem = split(text, &parts);
-	return problem != NULL ? problem : resolve_host(&parts, list);
+	return path != NULL ? resolve_unix(path, list) : resolve_host(&parts, list);
 }
 
 void

@@ -14,7 +14,7 @@ struct address_list {
 	size_t count;
 };
 
-/* What is wrong with the text of an address, or NULL. */
+/* What is wrong with the text of an address, or NULL. Looks up nothing. */
 const char *address_problem(const char *text);
 
 /*

@@ -58,12 +58,6 @@ fail(struct client *client, enum client_status status, const char *format, ...)
 	return status;
 }
 
-const char *
-client_address_problem(const char *address)
-{
-	return address_problem(address);
-}
-
 enum client_status
 client_break(struct client *client, const char *what)
 {
@@ -122,12 +116,6 @@ int
 client_fd(const struct client *client)
 {
 	return client->fd;
-}
-
-int32_t
-client_outstanding(const struct client *client)
-{
-	return client->outstanding;
 }
 
 const char *

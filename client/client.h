@@ -33,11 +33,8 @@ struct client_answer {
 
 struct client;
 
-/* What is wrong with "host:port", "[v6]:port" or "unix:/path"; NULL when nothing is. Looks up nothing. */
-const char *client_address_problem(const char *address);
-
 /*
- * A client of a well-formed address, not connected yet. While it waits for anything it also watches `stop_fd`
+ * A client of a well-formed address (address.h), not connected yet. While it waits for anything it also watches `stop_fd`
  * (-1: nothing), and gives up as soon as that is readable. NULL: out of memory.
  */
 struct client *client_new(const char *address, int stop_fd);
@@ -45,7 +42,7 @@ void client_free(struct client *client);
 
 /*
  * Connects, having dropped the connection there was. All addresses of the name are tried, each for its share of the
- * time that is left. Returns CLIENT_OK, CLIENT_UNREACHABLE, CLIENT_TIMEOUT, CLIENT_STOPPED or CLIENT_NO_MEMORY.
+ * time that is left. Returns CLIENT_OK, CLIENT_UNREACHABLE, CLIENT_TIMEOUT or CLIENT_STOPPED.
  */
 enum client_status client_connect(struct client *client, int64_t deadline_ns);
 void client_disconnect(struct client *client);
@@ -53,9 +50,6 @@ bool client_connected(const struct client *client);
 
 /* For poll(): readable when client_poll is worth calling. -1 when not connected. */
 int client_fd(const struct client *client);
-
-/* Requests sent that have not been answered. */
-int32_t client_outstanding(const struct client *client);
 
 /*
  * Sends a whole frame of `bytes` bytes, length word included; its correlation id is written into it here. With

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/client.h"
+#include "client/address.h"
 #include "client/tool.h"
 #include "common/clock.h"
 #include "common/record.h"
@@ -64,13 +64,23 @@ read_with_unit(const char *text, const struct unit *units, size_t count, int64_t
 	return -1;
 }
 
+/* The place of `word` among the words, which end with NULL; -1 when it is none of them. */
+static int
+find_word(const char *const *words, const char *word)
+{
+	for (int i = 0; words[i] != NULL; i++)
+		if (strcmp(word, words[i]) == 0)
+			return i;
+	return -1;
+}
+
 /* Setters: each returns NULL, or what is wrong with the value ("must be ..."). */
 
 static const char *
 set_address(struct options *options, const char *value)
 {
 	options->address = value;
-	return client_address_problem(value);
+	return address_problem(value);
 }
 
 static const char *
@@ -128,15 +138,13 @@ set_key_delimiter(struct options *options, const char *value)
 static const char *
 set_ack(struct options *options, const char *value)
 {
-	static const char *const names[] = { "none", "written", "forced" };
+	static const char *const acks[] = { "none", "written", "forced", NULL };
+	int ack = find_word(acks, value);
 
-	for (int i = 0; i < 3; i++) {
-		if (strcmp(value, names[i]) == 0) {
-			options->ack = (enum codec_ack)i;
-			return NULL;
-		}
-	}
-	return "must be none, written or forced";
+	if (ack < 0)
+		return "must be none, written or forced";
+	options->ack = (enum codec_ack)ack;
+	return NULL;
 }
 
 static const char *
@@ -224,15 +232,13 @@ set_max_bytes(struct options *options, const char *value)
 static const char *
 set_on_gap(struct options *options, const char *value)
 {
-	static const char *const names[] = { "fail", "earliest", "latest" };
+	static const char *const gaps[] = { "fail", "earliest", "latest", NULL };
+	int gap = find_word(gaps, value);
 
-	for (int i = 0; i < 3; i++) {
-		if (strcmp(value, names[i]) == 0) {
-			options->on_gap = (enum options_gap)i;
-			return NULL;
-		}
-	}
-	return "must be fail, earliest or latest";
+	if (gap < 0)
+		return "must be fail, earliest or latest";
+	options->on_gap = (enum options_gap)gap;
+	return NULL;
 }
 
 struct option {
@@ -390,7 +396,7 @@ choose_address(struct options *options)
 	if (options->address != NULL)
 		return OPTIONS_RUN;
 	options->address = variable != NULL && variable[0] != '\0' ? variable : "127.0.0.1:9092";
-	problem = client_address_problem(options->address);
+	problem = address_problem(options->address);
 	if (problem == NULL)
 		return OPTIONS_RUN;
 	tool_say("LOGBROKER_ADDR '%s': %s", variable, problem);

@@ -4,6 +4,7 @@
 #include "client/output.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +14,11 @@
 
 #include "client/tool.h"
 
-enum { OUTPUT_BUFFER_BYTES = 256 * 1024, OUTPUT_LINE_BYTES = 512 };
+enum {
+	OUTPUT_BUFFER_BYTES = 256 * 1024,
+	OUTPUT_LINE_BYTES = 512,
+	OUTPUT_PATIENCE_MS = 1000,	/* for a reader, once we are asked to end */
+};
 
 int
 output_open(struct output *output, int fd)
@@ -41,24 +46,45 @@ note_failure(struct output *output, int error)
 	tool_say("cannot write to standard output: %s", strerror(error));
 }
 
+/* Bytes to write now; once we are asked to end, only as many as do not wait, and 0 for a reader who has stopped reading. */
+static size_t
+next_write(const struct output *output)
+{
+	struct pollfd writable = { .fd = output->fd, .events = POLLOUT };
+
+	if (!tool_stopped())
+		return output->used;
+	if (poll(&writable, 1, OUTPUT_PATIENCE_MS) <= 0)
+		return 0;
+	return output->used < PIPE_BUF ? output->used : PIPE_BUF;
+}
+
+/* Somebody has made our standard output non-blocking, and it is full. */
+static void
+wait_for_reader(const struct output *output)
+{
+	struct pollfd awaited[] = { { .fd = output->fd, .events = POLLOUT }, { .fd = tool_stop_fd(), .events = POLLIN } };
+
+	poll(awaited, 2, -1);
+}
+
 int
 output_flush(struct output *output)
 {
 	const uint8_t *from = output->buffer;
-	struct pollfd writable = { .fd = output->fd, .events = POLLOUT };
 
 	while (output->used > 0 && !output->closed && !output->failed) {
-		ssize_t n = write(output->fd, from, output->used);
+		size_t bytes = next_write(output);
+		ssize_t n = bytes == 0 ? 0 : write(output->fd, from, bytes);
 
 		if (n >= 0) {
+			output->closed = bytes == 0;
 			from += n;
 			output->used -= (size_t)n;
-		} else if (errno == EAGAIN) {	/* somebody made our standard output non-blocking */
-			poll(&writable, 1, -1);
+		} else if (errno == EAGAIN) {
+			wait_for_reader(output);
 		} else if (errno != EINTR) {
 			note_failure(output, errno);
-		} else if (tool_stopped()) {
-			output->closed = true;	/* asked to end while the reader takes nothing */
 		}
 	}
 	output->used = 0;

@@ -1,6 +1,7 @@
 /*
  * Standard output for data: one buffer, large writes. A reader that has gone away (EPIPE) is no error: `closed` turns
- * true, and what is put from then on is dropped. Any other failure is said once and kept in `failed`.
+ * true, and what is put from then on is dropped; so is one that takes nothing for a second when we are asked to end. Any
+ * other failure is said once and kept in `failed`.
  */
 #ifndef CLIENT_OUTPUT_H
 #define CLIENT_OUTPUT_H

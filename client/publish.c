@@ -171,6 +171,7 @@ verdict(const struct publisher *publisher, enum client_status status)
 	return status == CLIENT_OK && publisher->refused ? CLIENT_REFUSED : status;
 }
 
+/* Takes in the answers that have arrived, without waiting; notices a connection that has ended. */
 static enum client_status
 collect(struct publisher *publisher)
 {
@@ -183,12 +184,6 @@ collect(struct publisher *publisher)
 		if ((status = take_in(publisher, status, &answer)) != CLIENT_OK)
 			return status;
 	}
-}
-
-enum client_status
-publish_collect(struct publisher *publisher)
-{
-	return verdict(publisher, collect(publisher));
 }
 
 /* Waits until at most `most` requests are in flight. */

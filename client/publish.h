@@ -51,9 +51,6 @@ size_t publish_max_record(const char *topic);
 enum client_status publish_put(struct publisher *publisher, int32_t partition, const uint8_t *payload, size_t size,
     int64_t number);
 
-/* Takes in the answers that have arrived, without waiting; notices a connection that has ended. */
-enum client_status publish_collect(struct publisher *publisher);
-
 /*
  * For a pause in the input: sends what is gathered unless answers are still due, whose arrival is then the moment.
  * So a lone record leaves at once, and under load requests grow instead of becoming more.

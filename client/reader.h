@@ -22,7 +22,7 @@ enum reader_verdict {
 	READER_GOES_ON,		/* the payload ended with a whole record or inside one; ask again from `position` */
 	READER_EMPTY,		/* no byte came */
 	READER_LARGER,		/* not even one record was whole: ask_bytes has been raised, ask again */
-	READER_STUCK,		/* the same although enough bytes had been asked for; *bytes is the record's size */
+	READER_STUCK,		/* the same although enough bytes had been asked for; see stuck_bytes */
 	READER_DAMAGED,		/* behind the good ones stands something that is no record, at `position` */
 };
 

@@ -10,6 +10,18 @@
 #include "client/wire.h"
 #include "common/clock.h"
 
+/* All of it is put: the exit code. */
+static int
+close_output(struct output *output)
+{
+	int result;
+
+	output_flush(output);
+	result = output->failed ? TOOL_INTERNAL : TOOL_DONE;
+	output_free(output);
+	return result;
+}
+
 static int
 check_names(const struct options *options)
 {
@@ -45,7 +57,6 @@ print_table(const struct wire_metadata *metadata)
 {
 	struct output output;
 	int width = (int)strlen("TOPIC");
-	int result;
 
 	if (output_open(&output, STDOUT_FILENO) != 0)
 		return TOOL_INTERNAL;
@@ -58,10 +69,7 @@ print_table(const struct wire_metadata *metadata)
 	    "RECORDS", "GROUP");
 	for (int32_t i = 0; i < metadata->topic_count; i++)
 		print_topic(&output, &metadata->topics[i], width);
-	output_flush(&output);
-	result = output.failed ? TOOL_INTERNAL : TOOL_DONE;
-	output_free(&output);
-	return result;
+	return close_output(&output);
 }
 
 int
@@ -88,7 +96,6 @@ print_ping(const struct options *options, const struct wire_metadata *metadata, 
 {
 	struct output output;
 	int32_t partitions = 0;
-	int result;
 
 	if (output_open(&output, STDOUT_FILENO) != 0)
 		return TOOL_INTERNAL;
@@ -96,10 +103,7 @@ print_ping(const struct options *options, const struct wire_metadata *metadata, 
 		partitions += metadata->topics[i].partition_count;
 	output_print(&output, "%s: %.3f ms, topics=%d partitions=%d\n", options->address,
 	    (double)took_ns / CLOCK_NS_PER_MS, metadata->topic_count, partitions);
-	output_flush(&output);
-	result = output.failed ? TOOL_INTERNAL : TOOL_DONE;
-	output_free(&output);
-	return result;
+	return close_output(&output);
 }
 
 int

@@ -67,6 +67,7 @@ run_start_into(struct run *run, const char *address, const char *command, int in
 	int ends[2] = { -1, -1 };
 
 	broker_build_path("logbroker", program, sizeof program);
+	run_free(run);
 	memset(run, 0, sizeof *run);
 	run->input = -1;
 	if (input_fd < 0) {

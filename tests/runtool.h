@@ -1,5 +1,6 @@
 /*
- * Runs the built `logbroker` as a person would: arguments, standard input, and what came out of it.
+ * Runs the built `logbroker` as a person would: arguments, standard input, and what came out of it. A struct run is
+ * zeros before its first use.
  */
 #ifndef TESTS_RUNTOOL_H
 #define TESTS_RUNTOOL_H
@@ -19,8 +20,9 @@ struct run {
 };
 
 /*
- * Starts `logbroker` with the words of `command`, separated by single blanks ("" is no word). LOGBROKER_ADDR is
- * `address` (NULL: unset). With input_fd -1 standard input is a pipe whose other end is run->input.
+ * Starts `logbroker` with the words of `command`, separated by single blanks ("" is no word). `run` is zeros or an earlier
+ * run, which is freed. LOGBROKER_ADDR is `address` (NULL: unset). With input_fd -1 standard input is a pipe whose other
+ * end is run->input.
  */
 void run_start(struct run *run, const char *address, const char *command, int input_fd);
 /* The same with standard output going to `output_fd`; run->out stays empty. */

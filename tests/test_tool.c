@@ -4,9 +4,11 @@
 #include <check.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -155,7 +157,7 @@ START_TEST(help_of_every_verb_has_synopsis_and_examples)
 	run_tool(&run, NULL, "-h", "", 0);
 	expect_code(0);
 	for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
-		struct run verb;
+		struct run verb = { 0 };
 		char command[32];
 
 		ck_assert_ptr_nonnull(strstr(run.out, verbs[i]));
@@ -193,7 +195,7 @@ options_of_program(char *set, size_t size)
 	static const char *const helps[] = { "produce -h", "consume -h", "replay -h", "follow -h", "topics -h", "ping -h" };
 
 	for (size_t i = 0; i < sizeof helps / sizeof helps[0]; i++) {
-		struct run help;
+		struct run help = { 0 };
 		char *line, *rest;
 
 		run_tool(&help, NULL, helps[i], "", 0);
@@ -865,11 +867,12 @@ START_TEST(consume_max_bytes_cuts_anywhere_and_nothing_is_lost)
 	fake_start(&fake, 1, _i % 2 == 0);
 	append_numbers(0, 0, 200);
 	good_run("consume t", "");
-	char *all = run.out;
+	char *all = strdup(run.out);
 
 	snprintf(command, sizeof command, "consume --max-bytes %d t", 1 + _i);
 	good_run(command, "");
 	ck_assert_str_eq(run.out, all);
+	free(all);
 	fake_stop(&fake);
 }
 END_TEST
@@ -895,13 +898,14 @@ START_TEST(consume_goes_on_over_many_lost_connections)
 	append_numbers(0, 0, 40);
 	append_numbers(1, 40, 80);
 	good_run("consume t", "");
-	char *all = run.out;
+	char *all = strdup(run.out);
 
 	fake.faults.cut_fetches = 6;
 	fake.faults.cut_bytes = 22 + 40;
 	good_run("consume --max-bytes 64 t", "");
 	ck_assert_str_eq(run.out, all);
 	expect_said("trying again at offset");
+	free(all);
 	fake_stop(&fake);
 }
 END_TEST
@@ -1117,6 +1121,40 @@ START_TEST(broken_pipe_is_a_quiet_end)
 END_TEST
 
 /* The reader of an idle follower goes away: noticed without a record that would have to be written. */
+static bool
+pipe_becomes_full(int reading_end)
+{
+	int capacity = fcntl(reading_end, F_GETPIPE_SZ), held = 0;
+
+	for (int i = 0; i < 5000; i++) {
+		if (ioctl(reading_end, FIONREAD, &held) == 0 && held == capacity)
+			return true;
+		usleep(2000);
+	}
+	return false;
+}
+
+/* One signal is enough, also when nobody reads; with a standard output that blocks, and with one that does not. */
+START_TEST(a_signal_ends_a_wait_for_a_reader)
+{
+	static char record[100000];
+	int ends[2];
+
+	fake_start(&fake, 1, true);
+	for (int i = 0; i < 4; i++)
+		fake_append(&fake, 0, record, sizeof record);
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC | (_i == 0 ? 0 : O_NONBLOCK)), 0);
+	run_start_into(&run, fake.address, "follow --from earliest --framing none t", -1, ends[1]);
+	ck_assert(pipe_becomes_full(ends[0]));
+	kill(run.pid, SIGINT);
+	run_end(&run);
+	expect_code(0);
+	close(ends[0]);
+	close(ends[1]);
+	fake_stop(&fake);
+}
+END_TEST
+
 START_TEST(broken_pipe_ends_an_idle_follower)
 {
 	int ends[2];
@@ -1232,6 +1270,7 @@ add_faults(TCase *tcase)
 	ADD(follow_asks_again_when_a_hold_runs_out_empty);
 	ADD(follow_goes_on_where_it_was_after_a_lost_connection);
 	ADD_LOOP(broken_pipe_is_a_quiet_end, 2);
+	ADD_LOOP(a_signal_ends_a_wait_for_a_reader, 2);
 	ADD(broken_pipe_ends_an_idle_follower);
 	ADD(exit_1_full_disk_on_standard_output_is_told);
 }

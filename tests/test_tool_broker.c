@@ -234,7 +234,7 @@ START_TEST(real_broker_follow_survives_the_death_of_its_worker)
 	start("t = 2\n", NULL);
 	broker.workers_may_die = true;
 	run_start(&run, address, "follow --from earliest t", -1);
-	struct run producer;
+	struct run producer = { 0 };
 
 	run_tool(&producer, address, "produce t", "1\n2\n3\n4\n", 8);
 	ck_assert_int_eq(producer.code, 0);
@@ -280,7 +280,7 @@ END_TEST
 START_TEST(bug_J2_real_broker_replay_of_a_topic_under_load_ends)
 {
 	int ends[2];
-	struct run producer;
+	struct run producer = { 0 };
 
 	start("t = 1\n", NULL);
 	good_run("produce t", "first\n", 6);
