@@ -37,6 +37,7 @@ struct cached {
 };
 
 struct http {
+	struct http *next;		/* of all there are: see on_accept_error */
 	const struct http_page *pages;
 	void *context;
 	struct evhttp *server;
@@ -47,6 +48,8 @@ struct http {
 	struct cached cached[PAGES_MAX];
 	struct log_limit limit;
 };
+
+static struct http *servers;
 
 /* ---- clients ---- */
 
@@ -139,13 +142,17 @@ on_new_client(struct event_base *base, void *context)
 	return stream;
 }
 
+/* libevent hands over what evhttp has registered with its listener, nothing of ours. */
 static void
-on_accept_error(struct evconnlistener *listener, void *context)
+on_accept_error(struct evconnlistener *listener, void *evhttps_own)
 {
-	struct http *http = context;
+	struct http *http = servers;
 	int error = errno;
 	uint64_t suppressed;
 
+	(void)evhttps_own;
+	while (http->listener != listener)
+		http = http->next;
 	evconnlistener_disable(listener);
 	sweep_in(http, HTTP_PAUSE_MS);
 	if (log_limit_pass(&http->limit, 60 * (int64_t)CLOCK_NS_PER_S, &suppressed))
@@ -293,6 +300,8 @@ http_new(struct event_base *base, int descriptor, const struct http_page *pages,
 
 	if (http == NULL)
 		return NULL;
+	http->next = servers;
+	servers = http;
 	http->pages = pages;
 	http->context = context;
 	http->sweep = evtimer_new(base, on_sweep, http);
@@ -307,8 +316,13 @@ http_new(struct event_base *base, int descriptor, const struct http_page *pages,
 void
 http_free(struct http *http)
 {
+	struct http **link = &servers;
+
 	if (http == NULL)
 		return;
+	while (*link != http)
+		link = &(*link)->next;
+	*link = http->next;
 	if (http->server != NULL)
 		evhttp_free(http->server);
 	for (int i = 0; i < HTTP_CLIENTS_MAX; i++)

@@ -17,8 +17,8 @@
 
 enum {
 	LINES_MAX = 1 + TOPICS_GROUPS_MAX,	/* the supervisor's and one for each worker */
-	READ_TRIES = 10,		/* the holder may be writing the file this very moment */
-	READ_PAUSE_MS = 50,
+	LOCK_TRIES = 20,		/* the holder may be writing the file this very moment */
+	LOCK_PAUSE_MS = 50,
 	NAMED_MAX = 8,
 };
 
@@ -134,19 +134,31 @@ name_holders(int fd, char *names, size_t size)
 static void
 report_holder(const struct lock *lock, int fd)
 {
-	static const struct timespec pause = { 0, READ_PAUSE_MS * 1000000L };
 	char names[512];
 
-	for (int i = 0; i < READ_TRIES; i++) {
-		if (name_holders(fd, names, sizeof(names)) > 0) {
-			log_error("the data directory %s is in use by another broker: pid %s still running; stop it, or "
-			    "wait until its workers have finished", lock->data_dir, names);
-			return;
-		}
+	if (name_holders(fd, names, sizeof(names)) > 0)
+		log_error("the data directory %s is in use by another broker: pid %s still running; stop it, or wait until its "
+		    "workers have finished", lock->data_dir, names);
+	else
+		log_error("the data directory %s is in use: some process holds %s/lock and its pid is not in there (fuser "
+		    "-v %s/lock names it)", lock->data_dir, lock->data_dir, lock->data_dir);
+}
+
+/* Processes that have been killed hold their lock until they are gone: that takes a moment, and is no other broker. */
+static int
+lock_file(int fd)
+{
+	static const struct timespec pause = { 0, LOCK_PAUSE_MS * 1000000L };
+
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return 0;
+		if (errno != EWOULDBLOCK)
+			return -1;
 		nanosleep(&pause, NULL);
 	}
-	log_error("the data directory %s is in use: some process holds %s/lock and its pid is not in there (fuser -v "
-	    "%s/lock names it)", lock->data_dir, lock->data_dir, lock->data_dir);
+	errno = EWOULDBLOCK;
+	return -1;
 }
 
 static int
@@ -197,7 +209,7 @@ lock_take(struct lock *lock, const char *data_dir)
 		log_error("cannot open %s/lock: %s", lock->data_dir, strerror(errno));
 		return LOCK_FAILED;
 	}
-	if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+	if (lock_file(fd) != 0) {
 		enum lock_result result = errno == EWOULDBLOCK ? LOCK_HELD : LOCK_FAILED;
 
 		if (result == LOCK_HELD)

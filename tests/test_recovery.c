@@ -70,6 +70,9 @@ START_TEST(A11_last_record_torn_at_every_byte)
 	record = (size_t)header() + 64;
 	ck_assert_uint_eq(bytes, (size_t)records * record);
 	for (size_t kept = 0; kept < record; kept++) {
+		/* The only record, torn just so that it is a whole one in plain: see the test of that name. */
+		if (records == 1 && header() == 8 && kept == record - 4)
+			continue;
 		expect_recovered(whole, bytes - record + kept, records - 1, 64);
 		/* The first three bytes of this length are zeros: no content. */
 		ck_assert_int_eq(kit.opened.truncated_bytes, kept < 4 ? 0 : (int64_t)kept);
@@ -81,8 +84,8 @@ START_TEST(A11_last_record_torn_at_every_byte)
 		logkit_expect(&kit, 0, records, 64);
 		logkit_close(&kit);
 	}
-	/* Of the only record these four lengths could be a whole one in plain: copied aside, in doubt. */
-	ck_assert_int_eq(logkit_count_files(&kit, ""), records == 1 && header() == 8 ? 1 + 4 : 1);
+	/* Of the only record these three lengths could be a whole one in plain and more: copied aside, in doubt. */
+	ck_assert_int_eq(logkit_count_files(&kit, ""), records == 1 && header() == 8 ? 1 + 3 : 1);
 	free(whole);
 	logkit_end(&kit);
 }
@@ -471,23 +474,22 @@ START_TEST(one_record_in_crc32c_is_refused_as_plain)
 }
 END_TEST
 
-START_TEST(one_record_in_plain_is_copied_aside_as_crc32c)
+START_TEST(one_record_in_plain_is_refused_as_crc32c)
 {
-	uint8_t *before, *cut;
-	size_t bytes, cut_bytes;
+	uint8_t *before, *after;
+	size_t bytes, after_bytes;
 
-	/* A torn record in crc32c can look just like this: it must not stop the start, and must not be lost. */
+	/* A record in crc32c that is torn four bytes before its end looks the same; refusing loses nothing. */
 	make_log(RECORD_PLAIN, 1, 64);
 	before = logkit_read_file(path, &bytes);
 	kit.settings.record_format = RECORD_CRC32C;
-	logkit_open(&kit);
-	ck_assert_int_eq(partition_log_end(kit.p), 0);
-	logkit_file_path(&kit, "00000000000000000000.cut", path);
-	cut = logkit_read_file(path, &cut_bytes);
-	ck_assert_uint_eq(cut_bytes, bytes);
-	ck_assert_mem_eq(cut, before, bytes);
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "record_format = plain"));
+	after = logkit_read_file(path, &after_bytes);
+	ck_assert_uint_eq(after_bytes, bytes);
+	ck_assert_mem_eq(after, before, bytes);
+	ck_assert_int_eq(logkit_count_files(&kit, ""), 1);
 	free(before);
-	free(cut);
+	free(after);
 	logkit_end(&kit);
 }
 END_TEST
@@ -874,7 +876,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, the_other_format_is_refused, 0, FORMATS);
 	tcase_add_loop_test(tests, the_other_format_is_refused_with_a_torn_end, 0, FORMATS);
 	tcase_add_test(tests, one_record_in_crc32c_is_refused_as_plain);
-	tcase_add_test(tests, one_record_in_plain_is_copied_aside_as_crc32c);
+	tcase_add_test(tests, one_record_in_plain_is_refused_as_crc32c);
 	tcase_add_loop_test(tests, sealed_segments_tell_the_format, 0, 2 * FORMATS);
 	tcase_add_test(tests, a_sum_that_a_client_made_up_does_not_close_a_plain_log);
 	tcase_add_test(tests, a_damaged_first_record_is_not_the_other_format);

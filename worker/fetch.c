@@ -51,16 +51,24 @@ put_data(struct conn *conn, struct lane *lane, int32_t correlation_id, int32_t m
     const struct partition_place *place)
 {
 	struct output *output = conn_output(conn);
-	uint8_t *to = output_reserve(output, CODEC_FETCH_ANSWER_HEADER_BYTES);
 	struct slice slice = { .segment = NULL };
 	int64_t limit = max_bytes < CODEC_FETCH_PAYLOAD_MAX ? max_bytes : CODEC_FETCH_PAYLOAD_MAX;
+	uint8_t *to;
 
+	if (place->bytes_in_segment > 0)
+		partition_slice(place, limit, &slice);
+	if (slice.bytes > 0 && slice_check(&slice) != 0) {
+		lane_report(lane, BOARD_READ, errno, "a segment file is shorter than its log: was it truncated from outside?");
+		slice_release(&slice);
+		put_error(conn, lane, correlation_id, CODEC_STORAGE_FAILURE);
+		return;
+	}
+	to = output_reserve(output, CODEC_FETCH_ANSWER_HEADER_BYTES);
 	if (to == NULL) {
+		slice_release(&slice);
 		conn_abort(conn);
 		return;
 	}
-	if (place->bytes_in_segment > 0)
-		partition_slice(place, limit, &slice);
 	codec_put_fetch_answer(to, correlation_id, partition_log_end(lane->log), (int32_t)slice.bytes);
 	output_put(output, CODEC_FETCH_ANSWER_HEADER_BYTES);
 	if (slice.bytes > 0 && output_put_slice(output, &slice) != 0) {

@@ -318,6 +318,8 @@ ignore_signals(void)
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGQUIT, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
+	/* A file that may grow no more is an error of the write, and the partition's alone. */
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 static bool

@@ -84,7 +84,7 @@ verdict_text(enum record_verdict verdict)
 
 enum evidence {
 	EVIDENCE_NONE,
-	EVIDENCE_DOUBT,		/* one whole record, if it is plain: too little to tell it from a torn one in crc32c */
+	EVIDENCE_DOUBT,		/* one whole record and more, if it is plain: hard to tell from a torn one in crc32c */
 	EVIDENCE_PLAIN,
 	EVIDENCE_CRC32C,
 };
@@ -92,8 +92,10 @@ enum evidence {
 /*
  * In which format do a file's bytes make sense? A sum that fits the first record tells crc32c (unless a client has
  * made it up: then the lengths of plain lead exactly to the end, and the sums do not). Lengths that lead exactly to
- * the end of a sealed file tell plain. A file that may be torn needs two whole records for that, since a single torn
- * record in crc32c can read as one whole record in plain; and then no impossible length may follow.
+ * the end of a file tell plain. A file that may be torn behind that needs two whole records, since a single torn record in
+ * crc32c can read as one whole record in plain; and then no impossible length may follow. (A lone record in crc32c that is
+ * torn just so that it is one of plain, four bytes before its end, is refused as well: a power cut tears at sectors, a
+ * wrong record_format is a slip of the pen, and refusing loses nothing.)
  */
 static int
 look_at_format(int fd, int64_t file_bytes, bool sealed, enum evidence *evidence)
@@ -114,7 +116,7 @@ look_at_format(int fd, int64_t file_bytes, bool sealed, enum evidence *evidence)
 	if (first == RECORD_VALID && (!exact || summed.position == file_bytes))
 		*evidence = EVIDENCE_CRC32C;
 	else if (possible && plain.records > 0)
-		*evidence = sealed || plain.records > 1 ? EVIDENCE_PLAIN : EVIDENCE_DOUBT;
+		*evidence = sealed || exact || plain.records > 1 ? EVIDENCE_PLAIN : EVIDENCE_DOUBT;
 	return 0;
 }
 

@@ -27,6 +27,19 @@ slice_send(struct slice *slice, int socket_fd)
 	return sent;
 }
 
+int
+slice_check(const struct slice *slice)
+{
+	int64_t file_bytes = segment_file_bytes(slice->segment->fd);
+
+	if (file_bytes == -1)
+		return -1;
+	if (slice->position + slice->bytes <= file_bytes)
+		return 0;
+	errno = EIO;
+	return -1;
+}
+
 void
 slice_release(struct slice *slice)
 {

@@ -26,6 +26,9 @@ enum { SLICE_SENDFILE_MAX_BYTES = 256 * 1024 };
  */
 ssize_t slice_send(struct slice *slice, int socket_fd);
 
+/* Does the file still hold all of it? Asked before its bytes are announced. Returns 0, or -1 with errno (EIO: it is shorter). */
+int slice_check(const struct slice *slice);
+
 /* Gives the reference back and empties the slice. An empty one is allowed. */
 void slice_release(struct slice *slice);
 
