@@ -1,6 +1,6 @@
 /*
- * What a process inherits and must put in order before it does anything else: signals, standard descriptors, umask,
- * the limit of descriptors. Knows nothing of brokers.
+ * What a process inherits and must put in order before it does anything else: signals, descriptors, their limit. Knows
+ * nothing of brokers.
  */
 #ifndef SUPERVISOR_PROCESS_H
 #define SUPERVISOR_PROCESS_H
