@@ -27,8 +27,8 @@ enum lock_result {
 };
 
 /*
- * Creates the directory (one level, 0750) when its parent exists and forces its name, takes the lock without waiting for
- * it, and writes the supervisor's line.
+ * Creates the directory (one level, 0750) when its parent exists and forces its name, takes the lock (waiting a second at
+ * most, for processes that are about to be gone), and writes the supervisor's line.
  */
 enum lock_result lock_take(struct lock *lock, const char *data_dir);
 
