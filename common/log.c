@@ -149,7 +149,7 @@ log_fatal(int status, const char *format, ...)
 }
 
 bool
-log_limit_pass(struct log_limit *limit, int64_t interval_ns, uint64_t *suppressed)
+log_limit_pass(struct log_limit *limit, int64_t interval_ns, char *more)
 {
 	int64_t now = clock_now_ns();
 
@@ -157,7 +157,10 @@ log_limit_pass(struct log_limit *limit, int64_t interval_ns, uint64_t *suppresse
 		limit->suppressed++;
 		return false;
 	}
-	*suppressed = limit->suppressed;
+	more[0] = '\0';
+	if (limit->suppressed > 0)
+		snprintf(more, LOG_MORE_BYTES, " (%llu more like it since the last line)",
+		    (unsigned long long)limit->suppressed);
 	limit->suppressed = 0;
 	limit->next_ns = now + interval_ns;
 	return true;

@@ -37,9 +37,12 @@ struct log_limit {
 	uint64_t suppressed;
 };
 
+enum { LOG_MORE_BYTES = 64 };
+
 /*
- * Returns true when a line may be written now. *suppressed is then the number of lines held back since the last one.
+ * Returns true when a line may be written now. `more`, of LOG_MORE_BYTES, then is what to end it with: "", or
+ * " (N more like it since the last line)" when lines have been held back.
  */
-bool log_limit_pass(struct log_limit *limit, int64_t interval_ns, uint64_t *suppressed);
+bool log_limit_pass(struct log_limit *limit, int64_t interval_ns, char *more);
 
 #endif

@@ -106,13 +106,13 @@ setup_complete(const struct child *child)
 static void
 set_up_failed(struct child *child, int error)
 {
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 	char what[128];
 
 	if (error == EMFILE || error == ENFILE || error == ENOMEM) {
-		if (log_limit_pass(&child->set_up_limit, 60 * (int64_t)CLOCK_NS_PER_S, &suppressed))
-			log_warning("worker %d: cannot be sent its settings: %s; tried again every %d ms", (int)child->number,
-			    strerror(error), CHANNEL_RETRY_MS);
+		if (log_limit_pass(&child->set_up_limit, 60 * (int64_t)CLOCK_NS_PER_S, more))
+			log_warning("worker %d: cannot be sent its settings: %s; tried again every %d ms%s",
+			    (int)child->number, strerror(error), CHANNEL_RETRY_MS, more);
 		retry_later(child);
 		return;
 	}

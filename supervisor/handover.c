@@ -63,13 +63,12 @@ handover_counts(const struct handover *handover)
 static void
 drop(struct handover *handover, const struct connection *connection, const char *why)
 {
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
 	connection_close(connection);
 	handover->counts.dropped++;
-	if (!handover->stopping && log_limit_pass(&handover->dropped_limit, 60 * (int64_t)CLOCK_NS_PER_S, &suppressed))
-		log_error("a client's connection is closed: %s (%llu more since the last such line)", why,
-		    (unsigned long long)suppressed);
+	if (!handover->stopping && log_limit_pass(&handover->dropped_limit, 60 * (int64_t)CLOCK_NS_PER_S, more))
+		log_error("a client's connection is closed: %s%s", why, more);
 }
 
 static void
@@ -136,7 +135,7 @@ void
 handover_fresh(struct handover *handover, int descriptor)
 {
 	struct connection connection = { .socket = descriptor, .memfd = -1 };
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
 	handover->counts.accepted++;
 	if (handover_connections(handover) < handover->max_connections) {
@@ -145,9 +144,9 @@ handover_fresh(struct handover *handover, int descriptor)
 	}
 	handover->counts.refused++;
 	close(descriptor);
-	if (log_limit_pass(&handover->refused_limit, 60 * (int64_t)CLOCK_NS_PER_S, &suppressed))
-		log_warning("max_connections = %lld are there: one more is closed (%llu others since the last such line)",
-		    (long long)handover->max_connections, (unsigned long long)suppressed);
+	if (log_limit_pass(&handover->refused_limit, 60 * (int64_t)CLOCK_NS_PER_S, more))
+		log_warning("max_connections = %lld are there: one more is closed%s",
+		    (long long)handover->max_connections, more);
 }
 
 void

@@ -148,16 +148,16 @@ on_accept_error(struct evconnlistener *listener, void *evhttps_own)
 {
 	struct http *http = servers;
 	int error = errno;
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
 	(void)evhttps_own;
 	while (http->listener != listener)
 		http = http->next;
 	evconnlistener_disable(listener);
 	sweep_in(http, HTTP_PAUSE_MS);
-	if (log_limit_pass(&http->limit, 60 * (int64_t)CLOCK_NS_PER_S, &suppressed))
-		log_warning("cannot accept an HTTP client: %s; paused for %d ms (%llu pauses since the last such line)",
-		    strerror(error), HTTP_PAUSE_MS, (unsigned long long)suppressed);
+	if (log_limit_pass(&http->limit, 60 * (int64_t)CLOCK_NS_PER_S, more))
+		log_warning("cannot accept an HTTP client: %s; paused for %d ms%s", strerror(error), HTTP_PAUSE_MS,
+		    more);
 }
 
 /* ---- requests ---- */

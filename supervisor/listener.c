@@ -26,16 +26,15 @@ static void
 pause_all(struct listener *listener, int error)
 {
 	static const struct timeval pause = { 0, LISTENER_PAUSE_MS * 1000 };
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
 	for (int i = 0; i < listener->count; i++)
 		event_del(listener->events[i]);
 	evtimer_add(listener->resume, &pause);
 	listener->pauses++;
-	if (log_limit_pass(&listener->limit, 60 * (int64_t)CLOCK_NS_PER_S, &suppressed))
-		log_warning("cannot accept connections: %s; paused for %d ms (%llu pauses since the last such line). Connected "
-		    "clients are served; raise LimitNOFILE or lower max_connections", strerror(error), LISTENER_PAUSE_MS,
-		    (unsigned long long)suppressed);
+	if (log_limit_pass(&listener->limit, 60 * (int64_t)CLOCK_NS_PER_S, more))
+		log_warning("cannot accept connections: %s; paused for %d ms. Connected clients are served; raise LimitNOFILE or "
+		    "lower max_connections%s", strerror(error), LISTENER_PAUSE_MS, more);
 }
 
 static void

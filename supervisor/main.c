@@ -135,8 +135,8 @@ announce_limits(struct broker *broker)
 		settings->max_connections = allowed;
 	}
 	if (settings->workers < settings->workers_asked)
-		log_info("%d workers instead of %d: there are no more partitions", (int)settings->workers,
-		    (int)settings->workers_asked);
+		log_info("%d worker%s instead of %d: there are no more partitions", (int)settings->workers,
+		    settings->workers == 1 ? "" : "s", (int)settings->workers_asked);
 	if (geteuid() == 0)
 		log_warning("running as root: the broker needs no privileges, give it a user of its own");
 }
@@ -334,14 +334,14 @@ static void
 on_hangup(evutil_socket_t number, short what, void *context)
 {
 	static struct log_limit limit;
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
 	(void)number;
 	(void)what;
 	(void)context;
-	if (log_limit_pass(&limit, CLOCK_NS_PER_S, &suppressed))
+	if (log_limit_pass(&limit, CLOCK_NS_PER_S, more))
 		log_warning("SIGHUP: reloading is not supported in this version, the signal is ignored; restart to apply a new "
-		    "configuration");
+		    "configuration%s", more);
 }
 
 static void
@@ -377,10 +377,10 @@ static void
 on_library_line(int severity, const char *text)
 {
 	static struct log_limit limit;
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
-	if (severity >= EVENT_LOG_WARN && log_limit_pass(&limit, 10 * (int64_t)CLOCK_NS_PER_S, &suppressed))
-		log_warning("libevent: %s (%llu more lines since the last)", text, (unsigned long long)suppressed);
+	if (severity >= EVENT_LOG_WARN && log_limit_pass(&limit, 10 * (int64_t)CLOCK_NS_PER_S, more))
+		log_warning("libevent: %s%s", text, more);
 }
 
 /* ---- the whole ---- */

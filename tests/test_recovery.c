@@ -377,7 +377,7 @@ START_TEST(a_log_shorter_than_published_stays_closed_and_untouched)
 	logkit_open(&kit);
 	logkit_close(&kit);
 	logkit_truncate(path, (int64_t)bytes - 3);
-	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "t-0: the log on disk ends at offset 5, but 6 had been "
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "the log on disk ends at offset 5, but 6 had been "
 	    "published"));
 	found = logkit_read_file(path, &after);
 	ck_assert_uint_eq(after, bytes - 3);
@@ -421,7 +421,6 @@ expect_other_format(void)
 	kit.settings.record_format = other(ours);
 	logkit_trace_begin();
 	why = logkit_refused(&kit);
-	ck_assert_ptr_nonnull(strstr(why, "t-0: "));
 	ck_assert_ptr_nonnull(strstr(why, "plain"));
 	ck_assert_ptr_nonnull(strstr(why, "crc32c"));
 	ck_assert_ptr_nonnull(strstr(why, ours == RECORD_PLAIN ? "Set record_format = plain"
@@ -799,7 +798,7 @@ START_TEST(what_cannot_be_opened_says_why)
 
 	logkit_begin(&kit, RECORD_CRC32C, 1000);
 	logkit_write_file(kit.path, "a file", 6);
-	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "t-0: cannot open this directory: Not a directory"));
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "cannot open its directory: Not a directory"));
 	ck_assert_int_eq(unlink(kit.path), 0);
 	ck_assert_int_eq(symlink("nowhere", kit.path), 0);
 	logkit_refused(&kit);

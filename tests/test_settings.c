@@ -1697,6 +1697,25 @@ START_TEST(random_bytes)
 }
 END_TEST
 
+/* A line that comes too often tells how many were held back, and only then. */
+START_TEST(held_back_lines_are_told)
+{
+	struct log_limit limit = { 0 };
+	char more[LOG_MORE_BYTES];
+
+	ck_assert(log_limit_pass(&limit, INT64_C(3600000000000), more));
+	ck_assert_str_eq(more, "");
+	ck_assert(!log_limit_pass(&limit, INT64_C(3600000000000), more));
+	ck_assert(!log_limit_pass(&limit, INT64_C(3600000000000), more));
+	limit.next_ns = 0;
+	ck_assert(log_limit_pass(&limit, INT64_C(3600000000000), more));
+	ck_assert_str_eq(more, " (2 more like it since the last line)");
+	limit.next_ns = 0;
+	ck_assert(log_limit_pass(&limit, 0, more));
+	ck_assert_str_eq(more, "");
+}
+END_TEST
+
 static Suite *
 settings_suite(void)
 {
@@ -1762,6 +1781,7 @@ settings_suite(void)
 	tcase_add_test(data, data_directory_unreadable);
 
 	tcase_add_test(random, random_bytes);
+	tcase_add_test(random, held_back_lines_are_told);
 
 	for (size_t i = 0; i < 7; i++) {
 		TCase *cases[] = { keys, values, lines, reports, print, data, random };

@@ -282,10 +282,10 @@ conn_settle(struct conn *conn)
 void
 conn_blame(struct conn *conn, const char *what)
 {
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
-	if (log_enabled(LOG_DEBUG) && log_limit_pass(&conn->set->fault_limit, CLOCK_NS_PER_S, &suppressed))
-		log_debug("connection closed: %s (%llu more lines held back)", what, (unsigned long long)suppressed);
+	if (log_enabled(LOG_DEBUG) && log_limit_pass(&conn->set->fault_limit, CLOCK_NS_PER_S, more))
+		log_debug("connection closed: %s%s", what, more);
 }
 
 void

@@ -135,12 +135,12 @@ static void
 tell_cut(struct conn *conn)
 {
 	struct connections *set = conn->set;
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
 	board_add(&set->worker->counters->storage_errors[BOARD_READ], 1);
-	if (log_limit_pass(&set->cut_limit, (int64_t)REPORT_S * CLOCK_NS_PER_S, &suppressed))
+	if (log_limit_pass(&set->cut_limit, (int64_t)REPORT_S * CLOCK_NS_PER_S, more))
 		log_error("a connection was closed in the middle of an answer: what had been announced could not be read from "
-		    "the segment file (%llu more since the last line)", (unsigned long long)suppressed);
+		    "the segment file%s", more);
 }
 
 static void

@@ -65,12 +65,11 @@ refuse(struct worker *worker, struct conn *conn, const struct codec_request *req
 static void
 tell_unsupported(struct worker *worker, const struct codec_request *request)
 {
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
-	if (log_limit_pass(&worker->foreign_limit, 60LL * CLOCK_NS_PER_S, &suppressed))
-		log_info("a client asked for api %d version %d, which this broker does not have: is it a Kafka client? "
-		    "(%llu more since the last line)", request->api_key, request->api_version,
-		    (unsigned long long)suppressed);
+	if (log_limit_pass(&worker->foreign_limit, 60LL * CLOCK_NS_PER_S, more))
+		log_info("a client asked for api %d version %d, which this broker does not have: is it a Kafka client?%s",
+		    request->api_key, request->api_version, more);
 }
 
 static enum dispatch_result

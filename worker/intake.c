@@ -49,13 +49,13 @@ refuse_length(struct conn *conn, const uint8_t *p)
 {
 	static const char *const names[] = { "HTTP", "TLS", "the PROXY protocol" };
 	int kind = foreign_kind(p);
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
 	conn_blame(conn, "a frame's length is not from 1 to max_frame_bytes");
 	if (kind != FOREIGN_KINDS && log_limit_pass(&conn->set->foreign_limits[kind],
-	    (int64_t)FOREIGN_REPORT_S * CLOCK_NS_PER_S, &suppressed))
-		log_info("a client that speaks %s was closed: this port speaks the broker's own protocol "
-		    "(%llu more since the last line)", names[kind], (unsigned long long)suppressed);
+	    (int64_t)FOREIGN_REPORT_S * CLOCK_NS_PER_S, more))
+		log_info("a client that speaks %s was closed: this port speaks the broker's own protocol%s",
+		    names[kind], more);
 	conn_begin_finish(conn);
 }
 

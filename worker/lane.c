@@ -101,12 +101,11 @@ lane_publish(struct lane *lane)
 void
 lane_report(struct lane *lane, enum board_operation operation, int error, const char *what)
 {
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
 	board_add(&lane->worker->counters->storage_errors[operation], 1);
-	if (log_limit_pass(&lane->log_limits[operation], (int64_t)REPORT_INTERVAL_S * CLOCK_NS_PER_S, &suppressed))
-		log_error("partition %s: %s: %s (%llu more like this since the last line)", lane->name, what,
-		    strerror(error), (unsigned long long)suppressed);
+	if (log_limit_pass(&lane->log_limits[operation], (int64_t)REPORT_INTERVAL_S * CLOCK_NS_PER_S, more))
+		log_error("partition %s: %s: %s%s", lane->name, what, strerror(error), more);
 }
 
 static void

@@ -217,7 +217,10 @@ logs_opened(void *context, int32_t opened, int32_t failed)
 {
 	struct process *p = context;
 
-	log_info("serving %d partitions, %d could not be opened", opened, failed);
+	if (failed == 0)
+		log_info("serving %d partition%s", opened, opened == 1 ? "" : "s");
+	else
+		log_warning("serving %d partition%s, %d could not be opened", opened, opened == 1 ? "" : "s", failed);
 	if (p->stop_deadline_ns == 0)
 		inbox_say_serving(p->channel, opened, failed);
 }

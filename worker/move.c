@@ -59,11 +59,11 @@ static void
 put_off(struct conn *conn)
 {
 	struct connections *set = conn->set;
-	uint64_t suppressed;
+	char more[LOG_MORE_BYTES];
 
-	if (log_limit_pass(&set->cut_limit, 10 * (int64_t)CLOCK_NS_PER_S, &suppressed))
-		log_warning("a connection waits to be handed to group %d: %s (%llu more such lines held back)", conn->move_to,
-		    strerror(errno), (unsigned long long)suppressed);
+	if (log_limit_pass(&set->cut_limit, 10 * (int64_t)CLOCK_NS_PER_S, more))
+		log_warning("a connection waits to be handed to group %d: %s%s", conn->move_to,
+		    strerror(errno), more);
 	conn->retry_ns = clock_now_ns() + CHANNEL_RETRY_MS * CLOCK_NS_PER_MS;
 	conn_arm_timer(conn);
 }

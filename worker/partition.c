@@ -175,7 +175,7 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 
 	*opened = (struct partition_opened){ 0 };
 	if (dir_fd == -1 || listing_read(&listing, dir_fd, name) == -1) {
-		snprintf(opened->why, sizeof(opened->why), "%s: cannot open this directory: %s", name, strerror(errno));
+		snprintf(opened->why, sizeof(opened->why), "cannot open its directory: %s", strerror(errno));
 		if (dir_fd != -1)
 			close(dir_fd);
 		return;
@@ -185,7 +185,7 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 		opened->partition = new_partition(dir_fd, name, settings, &listing, recovery.active);
 		if (opened->partition == NULL) {
 			segment_drop(recovery.active);
-			snprintf(opened->why, sizeof(opened->why), "%s: out of memory", name);
+			snprintf(opened->why, sizeof(opened->why), "out of memory");
 		}
 	}
 	opened->truncated_bytes = recovery.truncated_bytes;

@@ -172,8 +172,8 @@ check_format(struct recovery *r, struct tail *tail, size_t last)
 	found = evidence == EVIDENCE_PLAIN ? RECORD_PLAIN : RECORD_CRC32C;
 	if (evidence == EVIDENCE_NONE || evidence == EVIDENCE_DOUBT || found == configured)
 		return 0;
-	return refuse(r, "%s: its records are %s, but record_format = %s is configured for this topic; nothing was "
-	    "changed. Set record_format = %s for it again, or move the directory away to begin a new log", r->name,
+	return refuse(r, "its records are %s, but record_format = %s is configured for this topic; nothing was "
+	    "changed. Set record_format = %s for it again, or move the directory away to begin a new log",
 	    format_name(found), format_name(configured), format_name(found));
 }
 
@@ -302,9 +302,9 @@ check_published(struct recovery *r, int64_t end)
 {
 	if (end >= r->published_end)
 		return 0;
-	return refuse(r, "%s: the log on disk ends at offset %" PRId64 ", but %" PRId64 " had been published: records "
+	return refuse(r, "the log on disk ends at offset %" PRId64 ", but %" PRId64 " had been published: records "
 	    "that were acknowledged are gone. Nothing was changed. Restore the directory from a copy; or stop and "
-	    "start the whole broker to go on with what is there", r->name, end, r->published_end);
+	    "start the whole broker to go on with what is there", end, r->published_end);
 }
 
 static void
