@@ -37,6 +37,7 @@ enum {
 	EXIT_CONFIG = 78,
 	DIRECTORY_UMASK = 0027,	/* files 0640, directories 0750, whatever was inherited */
 	SIGNALS = 4,
+	CONNECTIONS_MIN = 8,	/* when descriptors allow fewer (and fewer than asked for), it is not worth starting */
 	SERVERS_MAX = 8,	/* of pages: `http` (a name can have several addresses) and `control` */
 };
 
@@ -121,19 +122,35 @@ load(struct broker *broker, const struct options *options)
 	return status;
 }
 
-static void
-announce_limits(struct broker *broker)
+static int
+check_descriptors(struct broker *broker)
 {
 	struct settings *settings = &broker->settings;
+	int32_t largest = placement_largest_group(&broker->topics);
 	int64_t limit = process_raise_descriptor_limit();
-	int64_t allowed = process_connections_allowed(limit, settings->workers, placement_largest_group(&broker->topics));
+	int64_t allowed = process_connections_allowed(limit, settings->workers, largest);
 
-	if (settings->max_connections > allowed) {
-		log_warning("max_connections is lowered from %lld to %lld: the limit of descriptors is %lld, and a connection "
-		    "may need two (raise LimitNOFILE or ulimit -n)", (long long)settings->max_connections, (long long)allowed,
-		    (long long)limit);
-		settings->max_connections = allowed;
+	if (settings->max_connections <= allowed)
+		return 0;
+	if (allowed < CONNECTIONS_MIN && allowed < settings->max_connections) {
+		log_error("cannot start: the limit of descriptors is %lld; the supervisor with %d worker%s and up to %d "
+		    "partition%s in one of them keeps %lld, and each connection may need two (raise LimitNOFILE or ulimit -n)",
+		    (long long)limit, (int)settings->workers, settings->workers == 1 ? "" : "s", (int)largest,
+		    largest == 1 ? "" : "s", (long long)process_descriptors_kept(settings->workers, largest));
+		return EXIT_FAILURE;
 	}
+	log_warning("max_connections is lowered from %lld to %lld: the limit of descriptors is %lld, and a connection may need "
+	    "two (raise LimitNOFILE or ulimit -n)", (long long)settings->max_connections, (long long)allowed,
+	    (long long)limit);
+	settings->max_connections = allowed;
+	return 0;
+}
+
+static void
+announce(const struct broker *broker)
+{
+	const struct settings *settings = &broker->settings;
+
 	if (settings->workers < settings->workers_asked)
 		log_info("%d worker%s instead of %d: there are no more partitions", (int)settings->workers,
 		    settings->workers == 1 ? "" : "s", (int)settings->workers_asked);
@@ -455,7 +472,10 @@ set_up(struct broker *broker)
 	/* Not before the configuration is read, which may come from a descriptor: -f /dev/fd/63. */
 	process_close_from(SYSTEMD_FIRST_FD + systemd_socket_count());
 	reserve_fill(&broker->reserve);
-	announce_limits(broker);
+	status = check_descriptors(broker);
+	if (status != 0)
+		return status;
+	announce(broker);
 	status = take_lock(broker);
 	if (status == 0)
 		status = open_sockets(broker);

@@ -10,7 +10,8 @@ enum {
 	/* Standard descriptors, event loop, lock, listening sockets, the reserve, a few HTTP clients. */
 	DESCRIPTORS_OF_PROCESS = 32,
 	DESCRIPTORS_PER_WORKER = 3,	/* the supervisor's: both ends of the channel, board */
-	DESCRIPTORS_PER_PARTITION = 2,	/* the worker's: active segment, directory or a sealed segment */
+	DESCRIPTORS_PER_PARTITION = 2,	/* the worker's: directory and active segment */
+	SEALED_PER_PARTITION = 16,	/* the worker's, as long as there are some to spare: sealed segments that are read */
 };
 
 void
@@ -61,11 +62,18 @@ process_raise_descriptor_limit(void)
 }
 
 int64_t
+process_descriptors_kept(int32_t workers, int32_t largest_group)
+{
+	return DESCRIPTORS_OF_PROCESS + (int64_t)DESCRIPTORS_PER_WORKER * workers +
+	    (int64_t)DESCRIPTORS_PER_PARTITION * largest_group;
+}
+
+int64_t
 process_connections_allowed(int64_t descriptor_limit, int32_t workers, int32_t largest_group)
 {
-	int64_t kept = DESCRIPTORS_OF_PROCESS + (int64_t)DESCRIPTORS_PER_WORKER * workers +
-	    (int64_t)DESCRIPTORS_PER_PARTITION * largest_group;
-	int64_t allowed = (descriptor_limit - kept) / 2;
+	int64_t left = descriptor_limit - process_descriptors_kept(workers, largest_group);
+	int64_t sealed = (int64_t)SEALED_PER_PARTITION * largest_group;
 
-	return allowed < 1 ? 1 : allowed;
+	/* A segment that cannot be opened is tried again, so these take no more than half. */
+	return (left - (sealed < left / 2 ? sealed : left / 2)) / 2;
 }

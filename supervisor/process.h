@@ -20,8 +20,14 @@ int process_open_standard_descriptors(void);
 int64_t process_raise_descriptor_limit(void);
 
 /*
- * How many connections the limit of descriptors allows, two for each, once everything else that the supervisor and
- * a worker keep open is taken off; at least 1. Pure.
+ * What the supervisor and a worker keep open besides connections: nothing works with less. `largest_group`: the most
+ * partitions that one worker has. Pure.
+ */
+int64_t process_descriptors_kept(int32_t workers, int32_t largest_group);
+
+/*
+ * How many connections the limit of descriptors allows, two for each, once that is taken off and, up to half of the
+ * rest, the sealed segments that a worker has open while they are read; 0 or less when it does not suffice. Pure.
  */
 int64_t process_connections_allowed(int64_t descriptor_limit, int32_t workers, int32_t largest_group);
 

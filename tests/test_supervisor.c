@@ -677,6 +677,25 @@ limit_descriptors(pid_t pid, rlim_t soft, struct rlimit *before)
 	ck_assert_int_eq(prlimit(pid, RLIMIT_NOFILE, &limit, NULL), 0);
 }
 
+/* Two workers with two partitions each keep 42, a connection takes two, and sealed segments up to half of the rest. */
+START_TEST(a_start_needs_descriptors)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+
+	config.wrapper = "prlimit --nofile=70";
+	ck_assert_int_eq(broker_start_fails(&broker, &config), 1);
+	ck_assert_int_eq(broker_count_log(&broker, "cannot start: the limit of descriptors is 70; the supervisor with 2 "
+	    "workers and up to 2 partitions in one of them keeps 42"), 1);
+	ck_assert_int_eq(broker_count_log(&broker, "LimitNOFILE"), 1);
+	broker_end(&broker);
+	config.wrapper = "prlimit --nofile=76";
+	start(&broker, &config, "serve");
+	ck_assert_int_eq(broker_count_log(&broker, "max_connections is lowered from 10000 to 8: "), 1);
+	stop(&broker);
+}
+END_TEST
+
 /* The limit is lowered below what is open: nothing can be accepted, and connections still go from worker to worker. */
 START_TEST(D09_out_of_descriptors)
 {
@@ -1488,6 +1507,7 @@ make_suite(void)
 	tcase_add_test(tcase, a_socket_file_that_is_being_made_is_not_stale);
 	tcase_add_test(tcase, a_stale_socket_file_is_replaced_and_nothing_else);
 	tcase_add_test(tcase, the_command_line);
+	tcase_add_test(tcase, a_start_needs_descriptors);
 	tcase_add_test(tcase, the_configuration_may_come_from_a_descriptor);
 	tcase_add_test(tcase, the_data_directory_is_forced_by_name);
 	tcase_add_test(tcase, a_topic_that_nobody_names_is_a_log_line);
