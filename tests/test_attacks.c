@@ -121,6 +121,7 @@ START_TEST(a_segment_truncated_from_outside)
 	ck_assert_uint_eq(fetched.length, 36);
 	wire_fetched_free(&fetched);
 	ck_assert(broker_wait_metric(&broker, "logbroker_storage_errors_total", "op=\"read\"", 3, SOON_MS));
+	ck_assert(broker_wait_log(&broker, "truncated from outside", SOON_MS));
 	ck_assert_int_eq(broker_count_log(&broker, "truncated from outside"), 1);
 	ck_assert_int_eq(wire_produce_one(fd, "t", 1, WIRE_WRITTEN, "x", 1, NULL), 0);
 	close(fd);

@@ -295,12 +295,12 @@ enum { RESETTERS = 8 };
 
 enum last_words {
 	SAYS_NOTHING, ASKS_METADATA, ASKS_BIG, ASKS_VERY_MUCH, ASKS_AND_BEGINS, PRODUCES_NONE, PRODUCES_WRITTEN, PRODUCES_FORCED,
-	BEGINS_A_FRAME, BEGINS_TO_MOVE, LAST_WORDS
+	BEGINS_A_FRAME, BEGINS_TO_MOVE, IS_HELD, LAST_WORDS
 };
 
 static const char *const last_words_names[LAST_WORDS] = { "nothing", "METADATA", "big FETCHes", "100 big FETCHes",
 	"METADATA and half a frame", "PRODUCE NONE", "PRODUCE WRITTEN", "PRODUCE FORCED", "half a frame",
-	"half a frame for another worker" };
+	"half a frame for another worker", "a FETCH that is held" };
 
 /* What a client sends right before its reset. */
 static void
@@ -341,6 +341,9 @@ put_last_words(struct wire_bytes *frames, enum last_words words)
 	case BEGINS_TO_MOVE:
 		put_written(frames, 1, "t", 1, 1000);
 		frames->length -= 500;
+		break;
+	case IS_HELD:
+		wire_put_fetch(frames, 1, "t", 0, 1, MIB, 60000, MIB);
 		break;
 	}
 }
@@ -712,7 +715,7 @@ START_TEST(pauses_of_a_reader_do_not_add_up)
 }
 END_TEST
 
-enum { SHORT_TIMEOUT_MS = 200, SLOW_FRAMES = 2 };
+enum { SHORT_TIMEOUT_MS = 200, SLOW_FRAMES = 3 };
 
 /* watch_half_frame: request_timeout runs for what the client has not sent, not for what waits until we have answered. */
 START_TEST(complete_frames_wait_for_a_slow_barrier)
@@ -729,6 +732,7 @@ START_TEST(complete_frames_wait_for_a_slow_barrier)
 	}
 	wire_put_metadata(&frames[0], 2, 2, NULL);	/* when its own answer is due */
 	put_written(&frames[1], 2, "t", 1, 10);		/* in another worker */
+	put_written(&frames[2], 2, "t", 1, 100000);
 	for (int i = 0; i < SLOW_FRAMES; i++)
 		send_frame(clients[i], &frames[i]);
 	for (int i = 0; i < SLOW_FRAMES; i++)
@@ -806,6 +810,8 @@ END_TEST
 
 /* ---- a worker without a free descriptor -------------------------------------------------------------------------- */
 
+enum { QUEUED = 4 };	/* one by one to both workers */
+
 /* It can open nothing more. LeakSanitizer, which opens files at the end, is left out. */
 static void
 fill_descriptors(pid_t worker)
@@ -813,12 +819,22 @@ fill_descriptors(pid_t worker)
 	procs_set_fd_limit(worker, procs_lowest_free_fd(worker));
 }
 
-/* next_has_descriptors: a message without a descriptor needs no room. */
+/* Connections that it cannot take stand in its channel, ahead of whatever comes. */
+static void
+queue_connections(int *fds)
+{
+	for (int i = 0; i < QUEUED; i++)
+		fds[i] = connect_broker();
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 1 + QUEUED, SOON_MS));
+}
+
+/* next_has_descriptors: a message without a descriptor needs no room. inbox_receive: nor must it wait for room. */
 START_TEST(full_worker_stops)
 {
 	struct wire_bytes frame = { 0 };
 	struct wire_fetched fetched;
 	struct wire_answer answer;
+	int queued[QUEUED];
 
 	procs_traced_to_the_end();
 	start(&(struct broker_config){ .topics = "t = 2\n", .broker = "drain_timeout = 1s\n" });
@@ -827,6 +843,7 @@ START_TEST(full_worker_stops)
 	wire_put_fetch(&frame, 7, "t", 0, 0, MIB, 60000, 1);
 	send_frame(fd, &frame);
 	ck_assert(broker_wait_metric(&broker, "logbroker_fetch_held", NULL, 1, SOON_MS));
+	queue_connections(queued);
 	ck_assert_int_lt(broker_stop(&broker), 5000);
 	ck_assert_int_eq(broker_count_log(&broker, "has not stopped"), 0);
 	/* And in order. */
@@ -835,6 +852,7 @@ START_TEST(full_worker_stops)
 	ck_assert_int_eq(wire_parse_fetched(&answer, &fetched), 0);
 	ck_assert_uint_eq(fetched.length, 0);
 	wire_answer_free(&answer);
+	close_all(queued, QUEUED);
 	close(fd);
 	broker_end(&broker);
 }
@@ -842,6 +860,7 @@ END_TEST
 
 START_TEST(full_worker_ends_with_its_supervisor)
 {
+	int queued[QUEUED];
 	pid_t worker;
 
 	procs_traced_to_the_end();
@@ -849,9 +868,11 @@ START_TEST(full_worker_ends_with_its_supervisor)
 	settle(fd, "t", 0);
 	worker = worker_of_t0();
 	fill_descriptors(worker);
+	queue_connections(queued);
 	kill(broker.pid, SIGKILL);
 	ck_assert_msg(broker_wait_gone(worker, SOON_MS), "the worker does not notice that its supervisor is gone");
 	ck_assert_int_eq(broker_wait_exit(&broker, SOON_MS), 128 + SIGKILL);
+	close_all(queued, QUEUED);
 	close(fd);
 	/* Nothing holds the lock. */
 	broker_restart(&broker, NULL);

@@ -160,6 +160,14 @@ take_connection(struct worker *worker, const struct channel_message *message)
 	    message->descriptor_count == 2 ? message->descriptors[1] : -1);
 }
 
+static bool
+supervisor_gone(const struct channel *channel)
+{
+	struct pollfd p = { .fd = channel_fd(channel), .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP)) != 0;
+}
+
 enum inbox_news
 inbox_receive(struct channel *channel, struct worker *worker)
 {
@@ -172,7 +180,8 @@ inbox_receive(struct channel *channel, struct worker *worker)
 		case CHANNEL_NOTHING:
 			return INBOX_NOTHING;
 		case CHANNEL_NO_ROOM:
-			return INBOX_LATER;
+			/* The end behind connections that cannot be taken is not seen by reading. */
+			return supervisor_gone(channel) ? INBOX_STOP : INBOX_LATER;
 		case CHANNEL_LOST:
 			log_warning("a client's connection was lost: no descriptors were free; raise RLIMIT_NOFILE");
 			board_add(&worker->counters->connections_closed, 1);

@@ -283,7 +283,8 @@ watch_half_frame(struct conn *conn, bool executed)
 	size_t size = conn_kept_bytes(conn);
 	bool half = size > 0 && (size < CODEC_LENGTH_BYTES ||
 	    size - CODEC_LENGTH_BYTES < bytes_get_u32(conn->kept + conn->kept_head));
-	bool waits_for_us = conn_is_held(conn) || (conn->blocked != NOT_BLOCKED && conn->blocked != BLOCKED_MOVE);
+	bool waits_for_us = conn_is_held(conn) || (conn->blocked != NOT_BLOCKED &&
+	    (conn->blocked != BLOCKED_MOVE || conn_owes(conn)));
 
 	if (executed || waits_for_us || !half)
 		conn->frame_started_ns = 0;
@@ -344,6 +345,12 @@ intake_serve(struct conn *conn)
 	if (conn_kept_bytes(conn) == 0)
 		conn_drop_kept(conn);
 	watch_half_frame(conn, conn->frames != frames);
+	/* A reset in one edge with this FETCH brings no event of its own. */
+	if (conn_is_held(conn) && conn->edge) {
+		intake_look_for_end(conn);
+		if (conn->ending)
+			conn_schedule(conn);
+	}
 	if (!may_execute(conn))
 		return;
 	if (conn->ended && !conn_owes(conn))
