@@ -57,7 +57,8 @@ struct consume {
 	int32_t count;
 	int32_t first_active, active_count;	/* a replay has one active partition at a time */
 	bool waits;			/* FETCHes are held */
-	bool outage_said;
+	bool outage_said, wait_said;
+	bool cut;			/* records were taken off `left` that have not been written */
 	int64_t left;			/* records that may still be delivered */
 	struct output output;
 	struct pollfd *fds;
@@ -175,6 +176,17 @@ finish_if_done(struct partition *partition)
 		partition->finished = true;
 }
 
+/* A person who has mistyped --to should see why nothing more comes. */
+static void
+say_wait(struct consume *consume, const struct partition *partition, const struct wire_partition *log)
+{
+	if (consume->options->to != OPTIONS_TO_OFFSET || partition->reader.end <= log->high_watermark || consume->wait_said)
+		return;
+	consume->wait_said = true;
+	tool_say("%s/%d ends at offset %" PRId64 ", --to is %" PRId64 ": waiting for what comes", consume->topic,
+	    partition->number, log->high_watermark, partition->reader.end);
+}
+
 static int
 init_partition(struct consume *consume, struct partition *partition, const struct wire_topic *topic, int32_t number)
 {
@@ -191,6 +203,7 @@ init_partition(struct consume *consume, struct partition *partition, const struc
 		result = cross_gap(consume, partition, log);
 	if (partition->reader.end > log->high_watermark)
 		consume->waits = true;
+	say_wait(consume, partition, log);
 	finish_if_done(partition);
 	return result;
 }
@@ -337,6 +350,7 @@ deliver(struct consume *consume, enum record_format format, const uint8_t *recor
 	}
 	if (output_flush(&consume->output) == 0)
 		return CONSUME_GOING;
+	consume->cut = true;
 	return consume->output.failed ? TOOL_INTERNAL : TOOL_DONE;
 }
 
@@ -571,6 +585,19 @@ look_up_topic(struct consume *consume)
 	return result;
 }
 
+/* A signal is the good end of what has no other one; elsewhere it comes too early. */
+static int
+judge_stop(const struct consume *consume)
+{
+	const struct options *options = consume->options;
+	bool reached = !consume->cut && consume->partitions != NULL && (consume->left == 0 || all_finished(consume));
+
+	if (reached || !tool_stopped() || (options->to != OPTIONS_TO_OFFSET && options->count == INT64_MAX))
+		return TOOL_DONE;
+	tool_say("%s: stopped ahead of the end that was asked for (--to, -n)", consume->topic);
+	return TOOL_PARTLY;
+}
+
 static void
 free_consume(struct consume *consume)
 {
@@ -611,6 +638,8 @@ verb_consume(const struct options *options)
 	result = look_up_topic(&consume);
 	if (result == CONSUME_GOING)
 		result = run(&consume);
+	if (result == TOOL_DONE)
+		result = judge_stop(&consume);
 	free_consume(&consume);
 	return result;
 }

@@ -95,7 +95,7 @@ bad(struct framing_reader *reader, const char *format, ...)
 static enum framing_result
 too_large(struct framing_reader *reader)
 {
-	return bad(reader, "the record at byte %lld is larger than %zu bytes, the most that can be stored",
+	return bad(reader, "the record at byte %lld is larger than %zu bytes, the most that a request can carry",
 	    (long long)reader->position, reader->max_bytes);
 }
 

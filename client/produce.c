@@ -68,6 +68,20 @@ fill_empty_record(const struct produce *produce, struct framing_record *record)
 	return true;
 }
 
+static void
+say_bad_record(const struct produce *produce, const char *input, const struct framing_record *record, int32_t partition)
+{
+	const char *delimiter = produce->options->key_delimiter;
+
+	if (partition >= 0)
+		tool_say("%s: record %" PRId64 " at byte %" PRId64 " has no bytes behind its key", input,
+		    produce->record_number, record->position);
+	else
+		tool_say("%s: record %" PRId64 " at byte %" PRId64 " has no key: --key-delim '%s' is not in it%s", input,
+		    produce->record_number, record->position, delimiter,
+		    strchr(delimiter, '\\') != NULL ? " (a backslash is a character like others; a tab is $'\\t' in most shells)" : "");
+}
+
 static enum client_status
 send_record(struct produce *produce, const char *input, struct framing_record *record)
 {
@@ -76,8 +90,7 @@ send_record(struct produce *produce, const char *input, struct framing_record *r
 	produce->record_number++;
 	partition = place_record(produce, record);
 	if (partition < 0 || (record->size == 0 && !fill_empty_record(produce, record))) {
-		tool_say("%s: record %" PRId64 " at byte %" PRId64 " has no %s", input, produce->record_number,
-		    record->position, partition < 0 ? "key: --key-delim's string is not in it" : "bytes behind its key");
+		say_bad_record(produce, input, record, partition);
 		produce->input_bad = true;
 		return CLIENT_OK;
 	}
@@ -269,7 +282,7 @@ look_up_topic(struct produce *produce)
 	if (status == CLIENT_REFUSED && error == CODEC_STORAGE_FAILURE && options->partition >= 0)
 		produce->partition_count = options->partition + 1;
 	else if (status != CLIENT_OK)
-		return tool_failed(status, produce->client, produce->topic);
+		return tool_failed(status, error, produce->client, produce->topic);
 	else
 		produce->partition_count = wire_find_topic(&metadata, produce->topic)->partition_count;
 	wire_free_metadata(&metadata);
@@ -315,10 +328,8 @@ verb_produce(const struct options *options)
 	struct produce produce = { .options = options, .topic = options->operands[0] };
 	int result;
 
-	if (!codec_topic_name_valid(produce.topic, strlen(produce.topic))) {
-		tool_say("'%s' cannot be a topic's name: 1 to 249 characters out of A-Z a-z 0-9 . _ -", produce.topic);
+	if (!tool_topic_valid(produce.topic, "name the topic alone, and choose its partition with -p N"))
 		return TOOL_USAGE;
-	}
 	if ((result = check_inputs(options)) != TOOL_DONE ||
 	    (produce.client = tool_connect(options, &result)) == NULL)
 		return result;

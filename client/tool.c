@@ -127,13 +127,30 @@ tool_connect(const struct options *options, int *exit_code)
 }
 
 int
-tool_failed(enum client_status status, const struct client *client, const char *topic)
+tool_failed(enum client_status status, int16_t error, const struct client *client, const char *topic)
 {
 	if (status == CLIENT_NO_MEMORY)
 		tool_say("out of memory");
 	else if (status != CLIENT_STOPPED)
 		tool_say("%s%s%s", client_reason(client), topic != NULL ? ": topic " : "", topic != NULL ? topic : "");
+	if (status == CLIENT_REFUSED && error == CODEC_STORAGE_FAILURE)
+		tool_say("a partition%s could not be opened; the broker's log and its page /healthz name it",
+		    topic != NULL ? " of it" : "");
 	return tool_exit_code(status);
+}
+
+bool
+tool_topic_valid(const char *name, const char *partition_hint)
+{
+	const char *slash = strchr(name, '/');
+
+	if (codec_topic_name_valid(name, strlen(name)))
+		return true;
+	if (slash != NULL && codec_topic_name_valid(name, (size_t)(slash - name)))
+		tool_say("'%s' is not a topic's name: %s", name, partition_hint);
+	else
+		tool_say("'%s' cannot be a topic's name: 1 to 249 characters out of A-Z a-z 0-9 . _ -", name);
+	return false;
 }
 
 int
@@ -143,5 +160,5 @@ tool_metadata(struct client *client, const struct options *options, const char *
 	int16_t error;
 	enum client_status status = wire_ask_metadata(client, names, count, tool_deadline(options), metadata, &error);
 
-	return status == CLIENT_OK ? TOOL_DONE : tool_failed(status, client, count == 1 ? names[0] : NULL);
+	return status == CLIENT_OK ? TOOL_DONE : tool_failed(status, error, client, count == 1 ? names[0] : NULL);
 }

@@ -45,8 +45,14 @@ struct client *tool_connect(const struct options *options, int *exit_code);
 
 struct wire_metadata;
 
-/* Says why a METADATA request (for one topic, or several: NULL) failed, and returns the exit code. */
-int tool_failed(enum client_status status, const struct client *client, const char *topic);
+/*
+ * Says why a METADATA request (for one topic, or several: NULL) failed, and returns the exit code. `error` is the
+ * broker's with CLIENT_REFUSED.
+ */
+int tool_failed(enum client_status status, int16_t error, const struct client *client, const char *topic);
+
+/* Can it be a topic's name? If not, that has been said; `partition_hint` is how this verb is told a partition. */
+bool tool_topic_valid(const char *name, const char *partition_hint);
 
 /* METADATA of the named topics (count 0: all). Returns TOOL_DONE, or the exit code, having said why. */
 int tool_metadata(struct client *client, const struct options *options, const char *const *names, int32_t count,

@@ -1,6 +1,7 @@
 /*
  * `logbroker topics` and `logbroker ping`: what METADATA alone can tell.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,12 +27,8 @@ static int
 check_names(const struct options *options)
 {
 	for (int32_t i = 0; i < options->operand_count; i++) {
-		const char *name = options->operands[i];
-
-		if (codec_topic_name_valid(name, strlen(name)))
-			continue;
-		tool_say("'%s' cannot be a topic's name: 1 to 249 characters out of A-Z a-z 0-9 . _ -", name);
-		return TOOL_USAGE;
+		if (!tool_topic_valid(options->operands[i], "name the topic alone; all its partitions are listed"))
+			return TOOL_USAGE;
 	}
 	return TOOL_DONE;
 }
@@ -72,23 +69,91 @@ print_table(const struct wire_metadata *metadata)
 	return close_output(&output);
 }
 
+/* Moves the answer for one topic behind the others; there is room. A name given twice is listed once. */
+static void
+take_topic(struct wire_metadata *all, struct wire_metadata *one, const char *name)
+{
+	for (int32_t i = 0; i < one->topic_count && wire_find_topic(all, name) == NULL; i++) {
+		if (strcmp(one->topics[i].name, name) != 0)
+			continue;
+		all->topics[all->topic_count++] = one->topics[i];
+		one->topics[i].partitions = NULL;
+	}
+	wire_free_metadata(one);
+}
+
+/*
+ * One that cannot be listed makes the broker refuse all of them: each is asked for by itself. What is listed is in *all
+ * (to be freed), why the others are not is said. Returns the exit code.
+ */
+static int
+ask_one_by_one(struct client *client, const struct options *options, struct wire_metadata *all)
+{
+	int result = TOOL_DONE;
+
+	*all = (struct wire_metadata){ .topics = calloc((size_t)options->operand_count, sizeof(*all->topics)) };
+	if (all->topics == NULL)
+		return tool_failed(CLIENT_NO_MEMORY, CODEC_NONE, client, NULL);
+	for (int32_t i = 0; i < options->operand_count; i++) {
+		const char *name = options->operands[i];
+		struct wire_metadata one;
+		int16_t error;
+		enum client_status status = wire_ask_metadata(client, &name, 1, tool_deadline(options), &one, &error);
+
+		if (status == CLIENT_OK)
+			take_topic(all, &one, name);
+		else
+			result = tool_failed(status, error, client, name);
+		if (status != CLIENT_OK && status != CLIENT_REFUSED)
+			break;
+	}
+	return result;
+}
+
+static int
+list(struct client *client, const struct options *options)
+{
+	struct wire_metadata metadata;
+	int result, printed;
+
+	if (options->operand_count <= 1)
+		result = tool_metadata(client, options, (const char *const *)options->operands, options->operand_count,
+		    &metadata);
+	else
+		result = ask_one_by_one(client, options, &metadata);
+	if (result != TOOL_DONE && metadata.topic_count == 0) {
+		wire_free_metadata(&metadata);
+		return result;
+	}
+	printed = print_table(&metadata);
+	wire_free_metadata(&metadata);
+	return printed != TOOL_DONE ? printed : result;
+}
+
 int
 verb_topics(const struct options *options)
 {
-	struct wire_metadata metadata;
 	struct client *client;
 	int result = check_names(options);
 
 	if (result != TOOL_DONE || (client = tool_connect(options, &result)) == NULL)
 		return result;
-	result = tool_metadata(client, options, (const char *const *)options->operands, options->operand_count,
-	    &metadata);
-	if (result == TOOL_DONE) {
-		result = print_table(&metadata);
-		wire_free_metadata(&metadata);
-	}
+	result = list(client, options);
 	client_free(client);
 	return result;
+}
+
+/* An answer that refuses is a sign of life too. */
+static int
+print_refused_ping(const struct options *options, int16_t error, int64_t took_ns)
+{
+	struct output output;
+
+	if (output_open(&output, STDOUT_FILENO) != 0)
+		return TOOL_INTERNAL;
+	output_print(&output, "%s: %.3f ms, METADATA answered with %s\n", options->address,
+	    (double)took_ns / CLOCK_NS_PER_MS, codec_error_name(error));
+	return close_output(&output);
 }
 
 static int
@@ -110,18 +175,23 @@ int
 verb_ping(const struct options *options)
 {
 	struct wire_metadata metadata;
-	int64_t began_ns;
+	enum client_status status;
+	int64_t began_ns, took_ns;
+	int16_t error;
 	int result;
 	struct client *client = tool_connect(options, &result);
 
 	if (client == NULL)
 		return result;
 	began_ns = clock_now_ns();
-	result = tool_metadata(client, options, NULL, 0, &metadata);
-	if (result == TOOL_DONE) {
-		result = print_ping(options, &metadata, clock_now_ns() - began_ns);
-		wire_free_metadata(&metadata);
-	}
+	status = wire_ask_metadata(client, NULL, 0, tool_deadline(options), &metadata, &error);
+	took_ns = clock_now_ns() - began_ns;
+	result = status == CLIENT_OK ? TOOL_DONE : tool_failed(status, error, client, NULL);
+	if (status == CLIENT_OK)
+		result = print_ping(options, &metadata, took_ns);
+	else if (status == CLIENT_REFUSED)
+		result = print_refused_ping(options, error, took_ns);
+	wire_free_metadata(&metadata);
 	client_free(client);
 	return result;
 }

@@ -84,6 +84,9 @@ static const struct {
 	{ "consume ..", "topic" },
 	{ "produce ../../etc/x", "topic" },
 	{ "topics a/b", "topic" },
+	{ "topics t/0", "all its partitions are listed" },
+	{ "produce t/0", "choose its partition with -p N" },
+	{ "produce /0", "1 to 249 characters" },
 	{ "produce --from 1 t", "no option '--from'" },
 	{ "consume -a none t", "no option '-a'" },
 	{ "-p 1 produce t", "write it behind" },
@@ -311,6 +314,46 @@ START_TEST(ping_prints_the_round_trip)
 }
 END_TEST
 
+/* Any answer is a sign of life; the error is told. */
+START_TEST(ping_takes_a_refusal_for_a_sign_of_life)
+{
+	fake_start(&fake, 1, true);
+	fake.faults.metadata_error = WIRE_STORAGE_FAILURE;
+	good_run("ping", "");
+	ck_assert_ptr_nonnull(strstr(run.out, " ms, METADATA answered with STORAGE_FAILURE\n"));
+	expect_said("a partition could not be opened; the broker's log and its page /healthz name it");
+	fake_stop(&fake);
+}
+END_TEST
+
+static const char *const need_metadata[] = { "topics", "topics t", "consume t", "follow t", "produce t" };
+
+START_TEST(exit_3_metadata_refused_says_where_to_look)
+{
+	fake_start(&fake, 1, true);
+	fake.faults.metadata_error = WIRE_STORAGE_FAILURE;
+	run_tool(&run, fake.address, need_metadata[_i], "x\n", 2);
+	expect_code(3);
+	expect_said("STORAGE_FAILURE");
+	expect_said("could not be opened; the broker's log and its page /healthz name it");
+	expect_out("");
+	fake_stop(&fake);
+}
+END_TEST
+
+START_TEST(exit_3_topics_lists_what_it_can)
+{
+	fake_start(&fake, 1, true);
+	run_tool(&run, fake.address, "topics u t v t", "", 0);
+	expect_code(3);
+	expect_said("UNKNOWN_TOPIC_OR_PARTITION: topic u");
+	expect_said("UNKNOWN_TOPIC_OR_PARTITION: topic v");
+	expect_out("TOPIC PARTITION        START    WATERMARK      RECORDS GROUP\n"
+	    "t             0            0            0            0     0\n");
+	fake_stop(&fake);
+}
+END_TEST
+
 START_TEST(topics_prints_a_table)
 {
 	fake_start(&fake, 2, true);
@@ -532,9 +575,13 @@ START_TEST(produce_record_without_key_is_told_with_its_place)
 	run_tool(&run, fake.address, "produce --key-delim : t", "k:v\nnone\nk:w\n", 13);
 	expect_code(7);
 	expect_said("record 2 at byte 4 has no key");
+	expect_said("--key-delim ':' is not in it\n");
 	expect_said("1 records acknowledged");
 	run_tool(&run, fake.address, "produce --key-delim : t", "none\n", 5);
 	expect_code(2);
+	run_tool(&run, fake.address, "produce --key-delim \\t t", "a\tb\n", 4);
+	expect_code(2);
+	expect_said("--key-delim '\\t' is not in it (a backslash");
 	fake_stop(&fake);
 }
 END_TEST
@@ -687,6 +734,29 @@ START_TEST(consume_to_an_offset_that_is_not_there_yet_waits_for_it)
 	run_end(&run);
 	expect_code(0);
 	expect_out("0\n1\n2\n3\n");
+	ck_assert_str_eq(run.err, "logbroker: t/0 ends at offset 2, --to is 4: waiting for what comes\n");
+	fake_stop(&fake);
+}
+END_TEST
+
+static const struct {
+	const char *command;
+	int code;
+} stopped[] = { { "consume --to 4 t", 7 }, { "follow --from earliest -n 3 t", 7 }, { "follow --from earliest t", 0 },
+	{ "replay --to never t", 0 } };
+
+/* Only what was to go on for ever is done when a signal comes. */
+START_TEST(exit_7_a_signal_comes_before_the_end_that_was_asked_for)
+{
+	fake_start(&fake, 1, true);
+	append_numbers(0, 0, 2);
+	run_start(&run, fake.address, stopped[_i].command, -1);
+	ck_assert(run_wait_output(&run, 4));
+	kill(run.pid, SIGTERM);
+	run_end(&run);
+	expect_code(stopped[_i].code);
+	ck_assert_int_eq(strstr(run.err, "stopped ahead of the end") != NULL, stopped[_i].code == 7);
+	expect_out("0\n1\n");
 	fake_stop(&fake);
 }
 END_TEST
@@ -1207,6 +1277,9 @@ add_command_line(TCase *tcase)
 	ADD_LOOP(exit_5_no_answer_in_time, 4);
 	ADD(every_address_of_a_name_is_tried);
 	ADD(ping_prints_the_round_trip);
+	ADD(ping_takes_a_refusal_for_a_sign_of_life);
+	ADD_LOOP(exit_3_metadata_refused_says_where_to_look, COUNT(need_metadata));
+	ADD(exit_3_topics_lists_what_it_can);
 	ADD(topics_prints_a_table);
 	ADD(metadata_falls_back_to_version_1);
 	ADD_LOOP(exit_3_unknown_topic_and_partition_are_named, 6);
@@ -1239,6 +1312,7 @@ add_consume(TCase *tcase)
 	ADD(consume_reads_partitions_one_after_the_other);
 	ADD_LOOP(consume_from_to_and_n_bound_what_is_written, COUNT(ranges));
 	ADD(consume_to_an_offset_that_is_not_there_yet_waits_for_it);
+	ADD_LOOP(exit_7_a_signal_comes_before_the_end_that_was_asked_for, COUNT(stopped));
 	ADD(bug_J2_replay_ends_at_the_watermark_of_its_start_while_the_topic_grows);
 	ADD(bug_J1_exit_6_damaged_record_is_reported_after_the_good_ones);
 	ADD(bug_J3_exit_8_gap_is_reported_and_nothing_is_skipped);
