@@ -440,18 +440,24 @@ take_topic(struct draft *d, int line, const char *name, const char *text)
 	list[d->topic_count++] = (struct draft_topic){ copy_text(d, name), line, (int32_t)count, NULL };
 }
 
-/* Only the default of this key is built. */
-static void
-check_built(struct draft *d, int line, const struct draft_key *key, const char *text, int64_t number)
+/* Of a key that is not built only the default is taken, and no other value is checked: a right one is refused too. */
+static bool
+is_built(struct draft *d, int line, const struct draft_key *key, const char *text)
 {
-	if (key->store != NOT_BUILT || number == draft_default_number(key))
-		return;
+	struct value_error error;
+	int64_t number;
+
+	if (key->store != NOT_BUILT || *text == '\0')
+		return true;
+	if (value_parse(&key->rule, text, &number, &error) == 0 && number == draft_default_number(key))
+		return true;
 	if (strcmp(key->fallback, "off") == 0)
 		draft_complain(d, line, "%s is not supported in this version (remove the line or set it to off)",
 		    key->name);
 	else
 		draft_complain(d, line, "%s = %s is not supported in this version (remove the line or set it to %s)",
 		    key->name, text, key->fallback);
+	return false;
 }
 
 static void
@@ -465,10 +471,10 @@ take_key(struct draft *d, int line, const struct draft_key *key, struct draft_va
 		value = &repeated;	/* checked all the same */
 	}
 	value->line = line;
-	value->wrong = check_value(d, line, key->name, &key->rule, text, &value->number) < 0;
+	value->wrong = !is_built(d, line, key, text) ||
+	    check_value(d, line, key->name, &key->rule, text, &value->number) < 0;
 	if (value->wrong || value == &repeated)
 		return;
-	check_built(d, line, key, text, value->number);
 	value->text = copy_text(d, text);
 }
 

@@ -489,6 +489,16 @@ print_key(const struct draft *d, FILE *to, const struct draft_key *key, const st
 }
 
 static void
+print_started(const struct draft *d, FILE *to, const struct settings *settings)
+{
+	fprintf(to, ", %d started", settings->workers);
+	if (settings->workers < settings->workers_asked)
+		fprintf(to, ": there are no more partitions");
+	else if (draft_number(d, KEY_WORKERS) == 0)
+		fprintf(to, ": one for each processor");
+}
+
+static void
 print_broker(struct draft *d, FILE *to, const char *control, const struct settings *settings)
 {
 	fprintf(to, "[broker]\n");
@@ -497,7 +507,7 @@ print_broker(struct draft *d, FILE *to, const char *control, const struct settin
 			continue;
 		print_key(d, to, draft_key(k), &d->values[k], k == KEY_CONTROL ? control : draft_key(k)->fallback);
 		if (k == KEY_WORKERS)
-			fprintf(to, ", %d asked for, %d started", settings->workers_asked, settings->workers);
+			print_started(d, to, settings);
 		fprintf(to, "\n");
 	}
 }

@@ -189,7 +189,7 @@ tell_topic(const struct settings *settings, const char *path, const struct stray
 	if (highest->unreadable != 0)
 		fprintf(errors, "cannot be read: %s ", strerror(highest->unreadable));
 	else
-		fprintf(errors, "holds records ");
+		fprintf(errors, "is there ");
 	fprintf(errors, "(set it to %d or more, or move the directories from %s-%d on away)\n", highest->partition + 1,
 	    topic->name, topic->partition_count);
 	return -1;

@@ -124,7 +124,7 @@ parse_time(const struct value_rule *rule, const char *text, int64_t *number)
 		return "has no unit";
 	unit = find_unit(time_units, text);
 	if (unit == NULL)
-		return "is not a time";
+		return strcmp(text, "m") == 0 ? "is not a time, minutes are written min" : "is not a time";
 	*number = scale(*number, unit->factor);
 	if (rule->kind == VALUE_TIME_MS && *number != INT64_MAX) {
 		if (*number % 1000 != 0)
