@@ -28,6 +28,7 @@
 #include "supervisor/reserve.h"
 #include "supervisor/settings.h"
 #include "supervisor/setup.h"
+#include "supervisor/silence.h"
 #include "supervisor/spawn.h"
 #include "supervisor/status.h"
 #include "supervisor/systemd.h"
@@ -59,6 +60,7 @@ struct broker {
 	struct handover *handover;
 	struct crew *crew;
 	struct listener *listener;
+	struct silence *silence;
 	struct status status;
 	struct http *servers[SERVERS_MAX];
 	int server_count;
@@ -454,7 +456,8 @@ assemble(struct broker *broker)
 		return fail("workers");
 	handover_set_crew(broker->handover, broker->crew);
 	broker->listener = listener_new(broker->base, &broker->listen, &broker->reserve, on_accepted, broker);
-	if (broker->listener == NULL)
+	broker->silence = silence_new(broker->base, broker->crew, &broker->boards);
+	if (broker->listener == NULL || broker->silence == NULL)
 		return fail("listener");
 	broker->status = (struct status){ broker->crew, broker->handover, broker->parking, broker->listener,
 		&broker->topics, &broker->boards, broker->lock.descriptor, NULL, 0, 0 };
@@ -493,6 +496,7 @@ tear_down(struct broker *broker)
 		http_free(broker->servers[i]);
 	status_free(&broker->status);
 	listener_free(broker->listener);
+	silence_free(broker->silence);
 	crew_free(broker->crew);
 	handover_free(broker->handover);
 	parking_free(broker->parking);

@@ -282,7 +282,8 @@ static const struct {
 	[DURABLE_OFFSET] = { "partition_durable_offset", "gauge", "The offset that a successful barrier has reached." },
 	[SIZE_BYTES] = { "partition_size_bytes", "gauge", "Bytes of records." },
 	[SEGMENTS] = { "partition_segments", "gauge", "Segment files." },
-	[FAILED] = { "partition_failed", "gauge", "1 when it takes no writes: closed, or a barrier has failed." },
+	[FAILED] = { "partition_failed", "gauge", "1 when its log could not be opened or "
+	    "trusted, or takes no writes since a barrier has failed; a full disk is not told here." },
 	[PRODUCED_RECORDS] = { "produced_records_total", "counter", "Records appended." },
 	[PRODUCED_BYTES] = { "produced_bytes_total", "counter", "Bytes of payload appended." },
 };

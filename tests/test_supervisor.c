@@ -305,6 +305,30 @@ START_TEST(fresh_connections_avoid_a_worker_that_takes_none)
 }
 END_TEST
 
+START_TEST(a_silent_worker_is_told_and_left_alone)
+{
+	struct broker broker;
+	char said[64];
+	pid_t pid;
+	int fd;
+
+	start(&broker, &two_workers, "serve");
+	fd = connect_to(&broker);
+	ck_assert_int_eq(who_serves(fd, "g1i", &pid), 1);
+	broker_freeze(pid);
+	snprintf(said, sizeof(said), "worker 1 (pid %d) has given no sign of life for 5 s", (int)pid);
+	ck_assert(broker_wait_log(&broker, said, 10000));
+	snprintf(said, sizeof(said), "'kill -9 %d' restarts it", (int)pid);
+	ck_assert_int_eq(broker_count_log(&broker, said), 1);
+	kill(pid, SIGCONT);
+	ck_assert(broker_wait_log(&broker, "gives signs of life again", 10000));
+	ck_assert_int_eq(broker_count_log(&broker, "sign of life for"), 1);
+	ck_assert_int_eq(who_serves(fd, "i", NULL), 1);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
 START_TEST(nonsense_on_the_board_harms_nobody)
 {
 	struct broker broker;
@@ -681,7 +705,7 @@ limit_descriptors(pid_t pid, rlim_t soft, struct rlimit *before)
 START_TEST(a_start_needs_descriptors)
 {
 	struct broker_config config = two_workers;
-	struct broker broker;
+	struct broker broker = { 0 };
 
 	config.wrapper = "prlimit --nofile=70";
 	ck_assert_int_eq(broker_start_fails(&broker, &config), 1);
@@ -1507,6 +1531,7 @@ make_suite(void)
 	tcase_add_test(tcase, a_socket_file_that_is_being_made_is_not_stale);
 	tcase_add_test(tcase, a_stale_socket_file_is_replaced_and_nothing_else);
 	tcase_add_test(tcase, the_command_line);
+	tcase_add_test(tcase, a_silent_worker_is_told_and_left_alone);
 	tcase_add_test(tcase, a_start_needs_descriptors);
 	tcase_add_test(tcase, the_configuration_may_come_from_a_descriptor);
 	tcase_add_test(tcase, the_data_directory_is_forced_by_name);
