@@ -19,6 +19,19 @@
  *                int64 highWatermark | [v2: int32 group] ) )
  *
  * An answer with an error code other than 0 ends behind it. "Frame" below is what stands behind the length word.
+ *
+ * What a client must know besides (acks, error codes and limits are the enums below):
+ *  - Answers come in the order of the requests, on each connection; PRODUCE with ack NONE has none, not even an error.
+ *  - After an error the connection goes on. Only a length below 1 or above max_frame_bytes closes it.
+ *  - PRODUCE is appended as a whole, with consecutive offsets, or refused as a whole. Empty payloads are CORRUPT_REQUEST.
+ *  - FETCH: fetchOffset >= 0, maxBytes >= 1, maxWaitMillis >= 0, 0 <= minBytes <= maxBytes, else CORRUPT_REQUEST. A wait
+ *    is cut to max_fetch_wait, maxBytes to CODEC_FETCH_PAYLOAD_MAX. At fetchOffset = highWatermark the answer is empty (or
+ *    held); above it, or below the log's start, it is OFFSET_OUT_OF_RANGE.
+ *  - The payload begins exactly with record fetchOffset, as on disk (common/record.h), and may end inside a record: drop
+ *    the rest and ask again from there. Not one whole record in it: that record is larger than maxBytes, its length says
+ *    how large; the same request again would give the same.
+ *  - METADATA v2 adds what a topic's records look like (recordFormat: 0 plain, 1 crc32c) and each partition's worker. One
+ *    unknown name refuses all; one partition that was never opened is STORAGE_FAILURE for its topic.
  */
 #ifndef COMMON_CODEC_H
 #define COMMON_CODEC_H
