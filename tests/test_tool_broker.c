@@ -182,6 +182,36 @@ START_TEST(real_broker_refusals_become_exit_codes)
 }
 END_TEST
 
+/* A topic with a partition that cannot be opened: the others are listed, and what is said tells where to look. */
+START_TEST(real_broker_partition_that_cannot_be_opened)
+{
+	char path[BROKER_PATH_BYTES + 16];
+	FILE *file;
+
+	broker_prepare(&broker, &(struct broker_config){ .topics = "bad = 1\ngood = 1\n" });
+	ck_assert(mkdir(broker.data_dir, 0755) == 0 || access(broker.data_dir, W_OK) == 0);
+	snprintf(path, sizeof path, "%s/bad-0", broker.data_dir);
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fclose(file);
+	broker_launch(&broker);
+	broker_wait_ready(&broker);
+	snprintf(address, sizeof address, "127.0.0.1:%d", broker.port);
+	run_tool(&run, address, "topics bad good", "", 0);
+	ck_assert_int_eq(run.code, 3);
+	ck_assert_ptr_nonnull(strstr(run.err, "STORAGE_FAILURE: topic bad\n"));
+	ck_assert_ptr_nonnull(strstr(run.err, "a partition of it could not be opened"));
+	ck_assert_ptr_nonnull(strstr(run.out, "\ngood "));
+	run_tool(&run, address, "topics", "", 0);
+	ck_assert_int_eq(run.code, 3);
+	good_run("ping", "", 0);
+	good_run("produce good", "x\n", 2);
+	ck_assert_int_eq(broker_count_log(&broker, "partition bad-0: stays closed: cannot open its directory: Not a"), 1);
+	ck_assert_int_eq(broker_count_log(&broker, ", 1 could not be opened"), 1);
+	end();
+}
+END_TEST
+
 /*
  * The worker of the partition is killed again and again while it is read; each time from a reader that is in the
  * middle, made so by a pipe that nobody empties meanwhile.
@@ -321,6 +351,7 @@ main(void)
 	tcase_add_test(tcase, real_broker_keeps_every_record_of_all_partitions_and_acks);
 	tcase_add_test(tcase, real_broker_serves_the_tool_over_a_unix_socket);
 	tcase_add_test(tcase, real_broker_refusals_become_exit_codes);
+	tcase_add_test(tcase, real_broker_partition_that_cannot_be_opened);
 	tcase_add_test(tcase, real_broker_consume_goes_on_while_its_worker_is_killed);
 	tcase_add_test(tcase, real_broker_follow_survives_the_death_of_its_worker);
 	tcase_add_test(tcase, bug_J1_real_broker_flipped_byte_on_disk_is_reported_behind_the_good_records);
