@@ -127,17 +127,10 @@ open_directory(int data_fd, const char *name)
 
 	if (fd != -1 || errno != ENOENT)
 		return fd;
-	if (syscalls.mkdir(data_fd, name, DIRECTORY_MODE) == -1)
+	/* Before it is opened: under a strict umask its owner could not do that either. */
+	if (syscalls.mkdir(data_fd, name, DIRECTORY_MODE) == -1 || fchmodat(data_fd, name, DIRECTORY_MODE, 0) == -1)
 		return -1;
-	fd = syscalls.open(data_fd, name, flags, 0);
-	if (fd != -1 && fchmod(fd, DIRECTORY_MODE) == -1) {
-		int error = errno;
-
-		close(fd);
-		errno = error;
-		return -1;
-	}
-	return fd;
+	return syscalls.open(data_fd, name, flags, 0);
 }
 
 /* The log as recovery has found it. Takes over dir_fd and the active segment; NULL with neither when memory is out. */
