@@ -21,10 +21,18 @@ enum {
 	TOPICS_DIRECTORY_BYTES = 256,	/* "<topic>-<partition>" and its NUL */
 };
 
+/* When a reader sees a record: once it is written, or once a barrier has reached it. */
+enum log_visibility {
+	LOG_VISIBLE_WRITTEN = 0,
+	LOG_VISIBLE_DURABLE = 1,
+};
+
 /* What [log] and [topic NAME] say of one topic, effective. */
 struct log_settings {
 	int32_t record_format;		/* enum record_format */
 	int32_t flush_records;		/* 0 = off */
+	int32_t visibility;		/* enum log_visibility */
+	int32_t reserved;		/* 0 */
 	int64_t segment_bytes;
 	int64_t index_interval_bytes;
 	int64_t flush_interval_us;	/* 0 = off */

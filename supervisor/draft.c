@@ -68,7 +68,8 @@ static const struct draft_key keys[KEY_COUNT] = {
 	    INTO_INT64, LOG(flush_interval_us) },
 	[KEY_FLUSH_RECORDS] = { IN_LOG, "flush_records", { VALUE_COUNT, 1, INT32_MAX, "off" }, "off",
 	    INTO_INT32, LOG(flush_records) },
-	[KEY_VISIBILITY] = { IN_LOG, "visibility", { VALUE_CHOICE, 0, 0, "written|durable" }, "written", NOT_BUILT, 0 },
+	[KEY_VISIBILITY] = { IN_LOG, "visibility", { VALUE_CHOICE, 0, 0, "written|durable" }, "written",
+	    INTO_INT32, LOG(visibility) },
 	[KEY_RETENTION_BYTES] = { IN_LOG, "retention_bytes", { VALUE_SIZE, 1, 1024 * 1024 * TIB, "off" }, "off",
 	    NOT_BUILT, 0 },
 	[KEY_RETENTION_AGE] = { IN_LOG, "retention_age", { VALUE_TIME_MS, SECOND_MS, 36500 * DAY_MS, "off" }, "off",
@@ -81,6 +82,7 @@ static const struct draft_key keys[KEY_COUNT] = {
 };
 
 _Static_assert(LOG_ERROR == 0 && LOG_WARNING == 1 && LOG_INFO == 2 && LOG_DEBUG == 3, "log_level's words are in order");
+_Static_assert(LOG_VISIBLE_WRITTEN == 0 && LOG_VISIBLE_DURABLE == 1, "visibility's words are in order");
 _Static_assert(RECORD_PLAIN == 0 && RECORD_CRC32C == 1, "record_format's words are in order");
 
 static const struct value_rule partitions_rule = { VALUE_COUNT, 1, TOPICS_PARTITIONS_MAX, NULL };

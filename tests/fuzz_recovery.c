@@ -77,7 +77,7 @@ open_once(const struct partition_settings *settings)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct partition_settings settings = { RECORD_CRC32C, 4096, 64 };
+	struct partition_settings settings = { .segment_bytes = 4096, .index_interval_bytes = 64 };
 	int64_t first;
 
 	if (size == 0)

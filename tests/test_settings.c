@@ -220,7 +220,7 @@ static const struct key_row rows[] = {
 	    "86400000001us", TIME, true, "", "" },
 	{ "log", "flush_records", "off", "off, or a number from 1 to 2147483647", "1", "2147483647", "0", "2147483648",
 	    COUNT, true, "", "" },
-	{ "log", "visibility", "written", "written|durable", "durable", "durable", "", "", WORD, false, "", "" },
+	{ "log", "visibility", "written", "written|durable", "durable", "durable", "", "", WORD, true, "", "" },
 	{ "log", "retention_bytes", "off", "off, or a size from 1B to 1048576TiB in B KiB MiB GiB TiB", "1",
 	    "1048576TiB",
 	    "0", "1048577TiB", SIZE, false, "", "" },

@@ -20,7 +20,7 @@ look(struct lane *lane, int64_t offset)
 		o.error = CODEC_STORAGE_FAILURE;
 		return o;
 	}
-	if (offset < partition_log_start(lane->log) || offset > partition_log_end(lane->log)) {
+	if (offset < partition_log_start(lane->log) || offset > partition_visible_end(lane->log)) {
 		o.error = CODEC_OFFSET_OUT_OF_RANGE;
 		return o;
 	}
@@ -69,7 +69,7 @@ put_data(struct conn *conn, struct lane *lane, int32_t correlation_id, int32_t m
 		conn_abort(conn);
 		return;
 	}
-	codec_put_fetch_answer(to, correlation_id, partition_log_end(lane->log), (int32_t)slice.bytes);
+	codec_put_fetch_answer(to, correlation_id, partition_visible_end(lane->log), (int32_t)slice.bytes);
 	output_put(output, CODEC_FETCH_ANSWER_HEADER_BYTES);
 	if (slice.bytes > 0 && output_put_slice(output, &slice) != 0) {
 		slice_release(&slice);

@@ -91,7 +91,7 @@ lane_free_all(struct worker *worker)
 void
 lane_publish(struct lane *lane)
 {
-	board_publish(lane->slot, partition_log_start(lane->log), partition_log_end(lane->log),
+	board_publish(lane->slot, partition_log_start(lane->log), partition_visible_end(lane->log),
 	    partition_durable_end(lane->log));
 	board_set(&lane->slot->size_bytes, partition_size_bytes(lane->log));
 	board_set(&lane->slot->segments, partition_segments(lane->log));
@@ -124,6 +124,7 @@ adopt(struct lane *lane, const struct partition_opened *opened)
 	lane->log = opened->partition;
 	commit_init(&lane->commit, settings->flush_interval_us * CLOCK_NS_PER_US, settings->flush_records,
 	    partition_log_end(lane->log));
+	lane->visible_bytes = partition_visible_bytes(lane->log);
 	lane_publish(lane);
 	atomic_store_explicit(&lane->slot->state, BOARD_OPEN, memory_order_release);
 	atomic_store_explicit(&lane->slot->opened, 1, memory_order_release);
@@ -199,7 +200,7 @@ open_lane(struct lane *lane, struct openings *all)
 	o->all = all;
 	o->data_fd = lane->worker->data_fd;
 	o->settings = (struct partition_settings){ (enum record_format)settings->record_format,
-		settings->segment_bytes, settings->index_interval_bytes };
+		settings->segment_bytes, settings->index_interval_bytes, settings->visibility == LOG_VISIBLE_DURABLE };
 	o->published_end = published_end(lane);
 	jobs_submit(lane->worker->jobs, &o->job);
 }

@@ -47,6 +47,7 @@ struct lane {
 
 	/* Readers. */
 	struct holds holds;
+	int64_t visible_bytes;		/* of the log, as its waiting readers know */
 	struct job load_job;
 	struct partition_load *load;	/* NULL: none is under way */
 

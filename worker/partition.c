@@ -223,6 +223,25 @@ partition_durable_end(const struct partition *p)
 }
 
 int64_t
+partition_visible_end(const struct partition *p)
+{
+	return p->settings.durable_only ? p->durable_end : p->active->end;
+}
+
+/* Position in the active segment up to which it is read. */
+static int64_t
+visible_position(const struct partition *p)
+{
+	return p->failed || p->settings.durable_only ? p->durable_position : p->active->bytes;
+}
+
+int64_t
+partition_visible_bytes(const struct partition *p)
+{
+	return p->bytes_before_active + visible_position(p);
+}
+
+int64_t
 partition_size_bytes(const struct partition *p)
 {
 	return p->bytes_before_active + p->active->bytes;
@@ -460,13 +479,12 @@ static enum partition_found
 find_in(const struct partition *p, struct segment *segment, int64_t readable_bytes, int64_t bytes_before,
     int64_t offset, struct partition_place *place)
 {
-	int64_t log_bytes = p->bytes_before_active + (p->failed ? p->durable_position : p->active->bytes);
 	int64_t position;
 
 	if (segment_locate(segment, offset, &position) == -1)
 		return broken(errno);
 	*place = (struct partition_place){ .segment = segment, .position = position,
-		.bytes_in_segment = readable_bytes - position, .bytes_behind = log_bytes - bytes_before - position };
+		.bytes_in_segment = readable_bytes - position, .bytes_behind = partition_visible_bytes(p) - bytes_before - position };
 	return PARTITION_FOUND;
 }
 
@@ -475,14 +493,13 @@ find_in_active(const struct partition *p, int64_t offset, struct partition_place
 {
 	struct segment *active = p->active;
 
-	if (p->failed)
-		return offset >= p->durable_end ? broken(EIO)
-		    : find_in(p, active, p->durable_position, p->bytes_before_active, offset, place);
-	if (offset == active->end) {
-		*place = (struct partition_place){ .segment = active, .position = active->bytes };
+	if (p->failed && offset >= p->durable_end)
+		return broken(EIO);
+	if (offset == partition_visible_end(p)) {
+		*place = (struct partition_place){ .segment = active, .position = visible_position(p) };
 		return PARTITION_FOUND;
 	}
-	return find_in(p, active, active->bytes, p->bytes_before_active, offset, place);
+	return find_in(p, active, visible_position(p), p->bytes_before_active, offset, place);
 }
 
 enum partition_found
@@ -490,7 +507,7 @@ partition_find(struct partition *p, int64_t offset, struct partition_place *plac
 {
 	struct sealed *sealed;
 
-	if (offset < partition_log_start(p) || offset > p->active->end)
+	if (offset < partition_log_start(p) || offset > partition_visible_end(p))
 		return broken(EINVAL);
 	sealed = find_sealed(p, offset);
 	if (sealed == NULL)

@@ -9,7 +9,8 @@
  * are the parts that wait for a disk. They belong on other threads and touch nothing but their own job. At most one
  * job of barrier and roll together is under way per partition; loads may run beside it.
  *
- * "log end" is the offset behind the last written record; "durable end" the one that a successful force has reached.
+ * "log end" is the offset behind the last written record; "durable end" the one that a successful force has reached;
+ * "visible end" the one up to which it is read: the log end, or with durable_only the durable end.
  * All files but the active one, and all files' names, are always forced.
  */
 #ifndef WORKER_PARTITION_H
@@ -29,6 +30,7 @@ struct partition_settings {
 	enum record_format record_format;
 	int64_t segment_bytes;
 	int64_t index_interval_bytes;
+	bool durable_only;		/* readers see nothing that a power cut could take back */
 };
 
 enum { PARTITION_WHY_BYTES = 512 };
@@ -56,6 +58,8 @@ void partition_close(struct partition *partition);
 int64_t partition_log_start(const struct partition *partition);
 int64_t partition_log_end(const struct partition *partition);
 int64_t partition_durable_end(const struct partition *partition);
+int64_t partition_visible_end(const struct partition *partition);
+int64_t partition_visible_bytes(const struct partition *partition);	/* bytes of records up to there, in all segments */
 int64_t partition_size_bytes(const struct partition *partition);	/* bytes of records in all segments */
 int64_t partition_unforced_bytes(const struct partition *partition);	/* bytes of records behind the durable end */
 int64_t partition_segments(const struct partition *partition);
@@ -135,8 +139,8 @@ enum partition_found {
 };
 
 /*
- * Where does the record `offset` begin? `offset` must be from log start to log end; the log end itself is found with
- * no bytes behind it (in a failed partition it is broken).
+ * Where does the record `offset` begin? `offset` must be from log start to visible end; that end itself is found with
+ * no bytes behind it (in a failed partition everything from the durable end on is broken).
  */
 enum partition_found partition_find(struct partition *partition, int64_t offset, struct partition_place *place);
 

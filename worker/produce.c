@@ -175,7 +175,7 @@ static void
 answer(struct lane *lane, struct reply *reply, enum codec_error error)
 {
 	reply->queued = false;
-	reply->high_watermark = lane->log == NULL ? 0 : partition_log_end(lane->log);
+	reply->high_watermark = lane->log == NULL ? 0 : partition_visible_end(lane->log);
 	conn_answer(lane->worker, reply, error);
 }
 
@@ -229,6 +229,24 @@ fail(struct lane *lane)
 	fetch_wake_all(lane, BOARD_WAKEUP_FAILURE);
 }
 
+/* What has become visible wakes those who wait for it. */
+static void
+tell_readers(struct lane *lane)
+{
+	int64_t bytes = partition_visible_bytes(lane->log);
+
+	hold_appended(&lane->holds, bytes - lane->visible_bytes);
+	lane->visible_bytes = bytes;
+	fetch_wake_due(lane);
+}
+
+/* With visibility = durable nobody is told of a record that a power cut could take back, its producer neither. */
+static bool
+waits_for_force(const struct lane *lane, const struct reply *reply)
+{
+	return reply->ack == CODEC_ACK_FORCED || lane->topic->log.visibility == LOG_VISIBLE_DURABLE;
+}
+
 /* The batches at the head of the stage, `records` records in all, are in the log, whose end has moved behind them. */
 static void
 written(struct lane *lane, size_t batches, int64_t records, int64_t bytes)
@@ -244,7 +262,7 @@ written(struct lane *lane, size_t batches, int64_t records, int64_t bytes)
 
 		end_offset += reply->record_count;
 		reply->end_offset = end_offset;
-		if (reply->ack == CODEC_ACK_FORCED && end_offset > durable_end) {
+		if (waits_for_force(lane, reply) && end_offset > durable_end) {
 			reply_queue_append(&lane->to_force, reply);
 			wanted = true;
 		} else {
@@ -255,8 +273,7 @@ written(struct lane *lane, size_t batches, int64_t records, int64_t bytes)
 		commit_written(&lane->commit, end_offset, wanted, lane->worker->now_ns);
 	else
 		commit_written_durable(&lane->commit, durable_end);
-	hold_appended(&lane->holds, bytes);
-	fetch_wake_due(lane);
+	tell_readers(lane);
 }
 
 /* ---- Barriers and rolls: jobs, one at a time per lane ---- */
@@ -285,6 +302,7 @@ after_job(struct lane *lane)
 	} else {
 		lane_publish(lane);
 		answer_forced(lane);
+		tell_readers(lane);
 		write_lane(lane);
 		begin_due_barrier(lane);
 	}

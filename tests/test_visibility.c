@@ -1,0 +1,210 @@
+/*
+ * visibility = durable: a record is seen, by METADATA, FETCH and held FETCHes, and acknowledged to its producer whatever
+ * ack it asked for, when a barrier has reached it and not before. badsync.so holds the barrier as long as a test says.
+ */
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "broker.h"
+#include "procs.h"
+#include "wire.h"
+
+enum { SOON_MS = 20000, RECORD_BYTES = 8 + 1, STORAGE_FAILURE = 6, OUT_OF_RANGE = 2 };
+
+static struct broker broker;
+static char control_path[BROKER_PATH_BYTES * 2];
+
+/* Barriers from now on: "hold", "fail" or "work". */
+static void
+let_barriers(const char *what)
+{
+	char next[sizeof control_path + 8];
+
+	snprintf(next, sizeof next, "%s.next", control_path);
+	procs_write_file(next, what, strlen(what));
+	ck_assert_int_eq(rename(next, control_path), 0);
+}
+
+static void
+start(void)
+{
+	static char preload[BROKER_PATH_BYTES + 16] = "LD_PRELOAD=", control[sizeof control_path + 16];
+	static const char *const environment[] = { preload, control, NULL };
+	struct broker_config config = { .topics = "t = 2\n", .log = "visibility = durable\nflush_interval = off\n",
+		.environment = environment };
+
+	broker_build_path("tests/badsync.so", preload + 11, sizeof preload - 11);
+	broker_prepare(&broker, &config);
+	snprintf(control_path, sizeof control_path, "%s/badsync", broker.directory);
+	snprintf(control, sizeof control, "BADSYNC_FILE=%s", control_path);
+	broker_launch(&broker);
+	broker_wait_ready(&broker);
+}
+
+static void
+finish(void)
+{
+	broker_stop(&broker);
+	broker_end(&broker);
+}
+
+static void
+send_request(int fd, struct wire_bytes *request)
+{
+	ck_assert_int_eq(wire_send(fd, request->data, request->length), 0);
+	wire_bytes_free(request);
+}
+
+static void
+send_produce(int fd, int32_t id, int ack)
+{
+	struct wire_bytes request = { 0 };
+
+	wire_put_produce_one(&request, id, "t", 0, ack, "x", 1);
+	send_request(fd, &request);
+}
+
+static int64_t
+watermark(int fd)
+{
+	return wire_high_watermark(fd, "t", 0);
+}
+
+/* The record is in the file: this worker can tell by the file's size alone. */
+static void
+wait_written(int64_t records)
+{
+	char path[BROKER_PATH_BYTES];
+
+	broker_partition_path(&broker, "t", 0, 0, path, sizeof path);
+	for (int i = 0; i < SOON_MS; i++) {
+		size_t length;
+		char *bytes = procs_read_file(path, &length);
+
+		free(bytes);
+		if ((int64_t)length == records * RECORD_BYTES)
+			return;
+		usleep(1000);
+	}
+	ck_abort_msg("the record is not written");
+}
+
+/* `_i`: the producer's ack. */
+START_TEST(D02_visible_and_acknowledged_behind_the_barrier)
+{
+	struct wire_fetched fetched;
+	int producer, reader, held;
+
+	start();
+	producer = wire_connect_tcp(broker.port);
+	reader = wire_connect_tcp(broker.port);
+	held = wire_connect_tcp(broker.port);
+	ck_assert_int_eq(watermark(reader), 0);
+	let_barriers("hold");
+	send_produce(producer, 1, _i);
+	wait_written(1);
+	/* Seen by nobody, told to nobody. */
+	ck_assert_int_eq(watermark(reader), 0);
+	ck_assert_int_eq(wire_fetch(reader, "t", 0, 0, 100, 0, 0, &fetched), 0);
+	ck_assert_uint_eq(fetched.length, 0);
+	ck_assert_int_eq(fetched.high_watermark, 0);
+	wire_fetched_free(&fetched);
+	ck_assert_int_eq(wire_fetch(reader, "t", 0, 1, 100, 0, 0, &fetched), OUT_OF_RANGE);
+	ck_assert(wire_silent(producer, 100));
+	{
+		struct wire_bytes request = { 0 };
+
+		wire_put_fetch(&request, 7, "t", 0, 0, 100, 50000, 1);
+		send_request(held, &request);
+	}
+	ck_assert(broker_wait_metric(&broker, "logbroker_fetch_held", NULL, 1, SOON_MS));
+	let_barriers("work");
+	if (_i != WIRE_NONE)
+		ck_assert_int_eq(wire_expect(producer, 1), 0);
+	{
+		struct wire_answer answer;
+
+		ck_assert_int_eq(wire_read_answer(held, &answer, SOON_MS), 0);
+		ck_assert_int_eq(wire_parse_fetched(&answer, &fetched), 0);
+		ck_assert_uint_eq(fetched.length, RECORD_BYTES);
+		ck_assert_int_eq(fetched.high_watermark, 1);
+		wire_fetched_free(&fetched);
+		wire_answer_free(&answer);
+	}
+	ck_assert_int_eq(watermark(reader), 1);
+	close(producer);
+	close(reader);
+	close(held);
+	finish();
+}
+END_TEST
+
+/* A barrier's completion is the seam where a wake-up could be lost: a reader that asks at that very moment, many times. */
+START_TEST(B03_durable_no_wake_up_is_lost)
+{
+	int rounds = 2000 * broker_scale();
+	int producer, reader;
+
+	start();
+	producer = wire_connect_tcp(broker.port);
+	reader = wire_connect_tcp(broker.port);
+	for (int i = 0; i < rounds; i++) {
+		struct wire_fetched fetched;
+
+		send_produce(producer, i, i % 2 == 0 ? WIRE_WRITTEN : WIRE_FORCED);
+		ck_assert_int_eq(wire_fetch(reader, "t", 0, i, 100, 50000, 1, &fetched), 0);
+		ck_assert_uint_eq(fetched.length, RECORD_BYTES);
+		wire_fetched_free(&fetched);
+		ck_assert_int_eq(wire_expect(producer, i), 0);
+	}
+	close(producer);
+	close(reader);
+	finish();
+}
+END_TEST
+
+/* What a barrier has not reached was never seen, and is not there when it fails. */
+START_TEST(a_failed_barrier_shows_nothing)
+{
+	struct wire_fetched fetched;
+	int fd;
+
+	start();
+	fd = wire_connect_tcp(broker.port);
+	ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_WRITTEN, "x", 1, NULL), 0);
+	let_barriers("fail");
+	ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_WRITTEN, "y", 1, NULL), STORAGE_FAILURE);
+	let_barriers("work");
+	ck_assert_int_eq(watermark(fd), 1);
+	ck_assert_int_eq(wire_fetch(fd, "t", 0, 0, 100, 0, 0, &fetched), 0);
+	ck_assert_uint_eq(fetched.length, RECORD_BYTES);
+	wire_fetched_free(&fetched);
+	ck_assert_int_eq(wire_produce_one(fd, "t", 1, WIRE_WRITTEN, "z", 1, NULL), 0);
+	close(fd);
+	finish();
+}
+END_TEST
+
+static Suite *
+suite(void)
+{
+	Suite *all = suite_create("visibility");
+	TCase *durable = tcase_create("durable");
+
+	tcase_set_timeout(durable, 120.0 * broker_scale());
+	suite_add_tcase(all, durable);
+	tcase_add_loop_test(durable, D02_visible_and_acknowledged_behind_the_barrier, WIRE_NONE, WIRE_FORCED + 1);
+	tcase_add_test(durable, B03_durable_no_wake_up_is_lost);
+	tcase_add_test(durable, a_failed_barrier_shows_nothing);
+	return all;
+}
+
+int
+main(void)
+{
+	return broker_main(suite());
+}
