@@ -338,7 +338,8 @@ intake_serve(struct conn *conn)
 	if (conn->blocked != NOT_BLOCKED || conn_is_held(conn))
 		return;
 	execute_kept(conn);
-	while (may_execute(conn) && read_and_execute(conn))
+	/* One that has been scheduled goes on in the next round, behind the appends of this one. */
+	while (!conn->is_ready && may_execute(conn) && read_and_execute(conn))
 		;
 	if (conn->phase != SERVING || conn->dead)
 		return;
