@@ -316,7 +316,7 @@ START_TEST(a_silent_worker_is_told_and_left_alone)
 	fd = connect_to(&broker);
 	ck_assert_int_eq(who_serves(fd, "g1i", &pid), 1);
 	broker_freeze(pid);
-	snprintf(said, sizeof(said), "worker 1 (pid %d) has given no sign of life for 5 s", (int)pid);
+	snprintf(said, sizeof(said), "worker 1 (pid %d) has given no sign of life for ", (int)pid);
 	ck_assert(broker_wait_log(&broker, said, 10000));
 	snprintf(said, sizeof(said), "'kill -9 %d' restarts it", (int)pid);
 	ck_assert_int_eq(broker_count_log(&broker, said), 1);
