@@ -179,6 +179,39 @@ procs_gate_open(const struct procs_gate *gate)
 	ck_assert_int_eq(unlink(gate->path), 0);
 }
 
+static void
+badsync_path(const struct broker *broker, char *path, size_t size)
+{
+	snprintf(path, size, "%s/badsync", broker->directory);
+}
+
+void
+procs_start_with_badsync(struct broker *broker, const struct broker_config *config)
+{
+	static char preload[BROKER_PATH_BYTES + 16] = "LD_PRELOAD=", control[BROKER_PATH_BYTES * 2] = "BADSYNC_FILE=";
+	static const char *const environment[] = { preload, control, NULL };
+	struct broker_config own = *config;
+	size_t name = strlen("BADSYNC_FILE=");
+
+	broker_build_path("tests/badsync.so", preload + 11, sizeof preload - 11);
+	own.environment = environment;
+	broker_prepare(broker, &own);
+	badsync_path(broker, control + name, sizeof control - name);
+	broker_launch(broker);
+	broker_wait_ready(broker);
+}
+
+void
+procs_let_barriers(const struct broker *broker, const char *what)
+{
+	char path[BROKER_PATH_BYTES + 16], next[BROKER_PATH_BYTES + 32];
+
+	badsync_path(broker, path, sizeof path);
+	snprintf(next, sizeof next, "%s.next", path);
+	procs_write_file(next, what, strlen(what));
+	ck_assert_int_eq(rename(next, path), 0);
+}
+
 /* ---- strace on a running process ----------------------------------------------------------------------------- */
 
 /* Where Yama says so, only root and ancestors may attach. */

@@ -31,7 +31,6 @@ enum {
 
 static struct broker broker;
 static int fd;	/* the socket of the test */
-static char control_path[BROKER_PATH_BYTES * 2];	/* of badsync.so */
 
 static int
 connect_broker(void)
@@ -59,31 +58,10 @@ finish(void)
 
 /* ---- badsync.so ---------------------------------------------------------------------------------------------- */
 
-/* Barriers from now on: "hold", "fail" or "work". */
-static void
-let_barriers(const char *what)
-{
-	char next[sizeof control_path + 8];
-
-	snprintf(next, sizeof next, "%s.next", control_path);
-	procs_write_file(next, what, strlen(what));
-	ck_assert_int_eq(rename(next, control_path), 0);
-}
-
-/* A broker whose barriers obey let_barriers. */
 static void
 start_with_badsync(struct broker_config config)
 {
-	static char preload[BROKER_PATH_BYTES + 16] = "LD_PRELOAD=", control[sizeof control_path + 16];
-	static const char *const environment[] = { preload, control, NULL };
-
-	broker_build_path("tests/badsync.so", preload + 11, sizeof preload - 11);
-	config.environment = environment;
-	broker_prepare(&broker, &config);
-	snprintf(control_path, sizeof control_path, "%s/badsync", broker.directory);
-	snprintf(control, sizeof control, "BADSYNC_FILE=%s", control_path);
-	broker_launch(&broker);
-	broker_wait_ready(&broker);
+	procs_start_with_badsync(&broker, &config);
 	fd = connect_broker();
 }
 
@@ -555,7 +533,7 @@ START_TEST(staged_batches_cost_no_connection)
 		rolling[i] = connect_broker();
 		produce_zeros(rolling[i], "t", i, ROLLING_BATCH);
 	}
-	let_barriers("hold");
+	procs_let_barriers(&broker, "hold");
 	for (int i = 0; i < ROLLING; i++) {
 		struct wire_bytes frame = { 0 };
 
@@ -568,7 +546,7 @@ START_TEST(staged_batches_cost_no_connection)
 	end_frames(innocents, "free", 20000);
 	for (int i = 0; i < ROLLING; i++)
 		ck_assert(wire_silent(rolling[i], 0));
-	let_barriers("work");
+	procs_let_barriers(&broker, "work");
 	for (int i = 0; i < ROLLING; i++)
 		ck_assert_int_eq(wire_expect(rolling[i], 2), 0);
 	close_all(rolling, ROLLING);
@@ -725,7 +703,7 @@ START_TEST(complete_frames_wait_for_a_slow_barrier)
 
 	start_with_badsync((struct broker_config){ .topics = "t = 2\n", .broker = "request_timeout = 200ms\n",
 	    .log = "flush_interval = off\n" });
-	let_barriers("hold");
+	procs_let_barriers(&broker, "hold");
 	for (int i = 0; i < SLOW_FRAMES; i++) {
 		clients[i] = connect_settled("t", 0);
 		wire_put_produce_one(&frames[i], 1, "t", 0, WIRE_FORCED, "forced", 6);
@@ -737,7 +715,7 @@ START_TEST(complete_frames_wait_for_a_slow_barrier)
 		send_frame(clients[i], &frames[i]);
 	for (int i = 0; i < SLOW_FRAMES; i++)
 		ck_assert_msg(wire_silent(clients[i], 2 * SHORT_TIMEOUT_MS), "client %d has an answer or was cut", i);
-	let_barriers("work");
+	procs_let_barriers(&broker, "work");
 	for (int i = 0; i < SLOW_FRAMES; i++) {
 		ck_assert_int_eq(wire_expect(clients[i], 1), 0);
 		ck_assert_int_eq(wire_expect(clients[i], 2), 0);
@@ -792,11 +770,11 @@ START_TEST(failed_force_in_recovery_is_final)
 	ck_assert_int_eq(produce_word("t", 0, WIRE_WRITTEN), 0);
 	worker = worker_of_t0();
 	other = broker_wait_worker_of(&broker, "t", 1, 0, SOON_MS);
-	let_barriers("fail");
+	procs_let_barriers(&broker, "fail");
 	kill_worker(worker);
 	/* Parked until there is a worker, which has then recovered. */
 	ck_assert_int_eq(produce_word("t", 0, WIRE_FORCED), WIRE_STORAGE_FAILURE);
-	let_barriers("work");
+	procs_let_barriers(&broker, "work");
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq(produce_word("t", 0, WIRE_FORCED), WIRE_STORAGE_FAILURE);
 		ck_assert_int_eq(produce_word("t", 0, WIRE_WRITTEN), WIRE_STORAGE_FAILURE);

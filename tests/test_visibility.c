@@ -16,33 +16,12 @@
 enum { SOON_MS = 20000, RECORD_BYTES = 8 + 1, STORAGE_FAILURE = 6, OUT_OF_RANGE = 2 };
 
 static struct broker broker;
-static char control_path[BROKER_PATH_BYTES * 2];
-
-/* Barriers from now on: "hold", "fail" or "work". */
-static void
-let_barriers(const char *what)
-{
-	char next[sizeof control_path + 8];
-
-	snprintf(next, sizeof next, "%s.next", control_path);
-	procs_write_file(next, what, strlen(what));
-	ck_assert_int_eq(rename(next, control_path), 0);
-}
 
 static void
 start(void)
 {
-	static char preload[BROKER_PATH_BYTES + 16] = "LD_PRELOAD=", control[sizeof control_path + 16];
-	static const char *const environment[] = { preload, control, NULL };
-	struct broker_config config = { .topics = "t = 2\n", .log = "visibility = durable\nflush_interval = off\n",
-		.environment = environment };
-
-	broker_build_path("tests/badsync.so", preload + 11, sizeof preload - 11);
-	broker_prepare(&broker, &config);
-	snprintf(control_path, sizeof control_path, "%s/badsync", broker.directory);
-	snprintf(control, sizeof control, "BADSYNC_FILE=%s", control_path);
-	broker_launch(&broker);
-	broker_wait_ready(&broker);
+	procs_start_with_badsync(&broker, &(struct broker_config){ .topics = "t = 2\n",
+	    .log = "visibility = durable\nflush_interval = off\n" });
 }
 
 static void
@@ -104,7 +83,7 @@ START_TEST(D02_visible_and_acknowledged_behind_the_barrier)
 	reader = wire_connect_tcp(broker.port);
 	held = wire_connect_tcp(broker.port);
 	ck_assert_int_eq(watermark(reader), 0);
-	let_barriers("hold");
+	procs_let_barriers(&broker, "hold");
 	send_produce(producer, 1, _i);
 	wait_written(1);
 	/* Seen by nobody, told to nobody. */
@@ -122,7 +101,7 @@ START_TEST(D02_visible_and_acknowledged_behind_the_barrier)
 		send_request(held, &request);
 	}
 	ck_assert(broker_wait_metric(&broker, "logbroker_fetch_held", NULL, 1, SOON_MS));
-	let_barriers("work");
+	procs_let_barriers(&broker, "work");
 	if (_i != WIRE_NONE)
 		ck_assert_int_eq(wire_expect(producer, 1), 0);
 	{
@@ -176,9 +155,9 @@ START_TEST(a_failed_barrier_shows_nothing)
 	start();
 	fd = wire_connect_tcp(broker.port);
 	ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_WRITTEN, "x", 1, NULL), 0);
-	let_barriers("fail");
+	procs_let_barriers(&broker, "fail");
 	ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_WRITTEN, "y", 1, NULL), STORAGE_FAILURE);
-	let_barriers("work");
+	procs_let_barriers(&broker, "work");
 	ck_assert_int_eq(watermark(fd), 1);
 	ck_assert_int_eq(wire_fetch(fd, "t", 0, 0, 100, 0, 0, &fetched), 0);
 	ck_assert_uint_eq(fetched.length, RECORD_BYTES);
