@@ -24,7 +24,7 @@
 #include "common/topics.h"
 
 enum {
-	MESSAGE_VERSION = 1,
+	MESSAGE_VERSION = 2,
 	MESSAGE_CHANNEL_FD = 3,
 	MESSAGE_BOARD_FD = 4,
 	MESSAGE_LOCK_FD = 5,

@@ -27,15 +27,25 @@ enum log_visibility {
 	LOG_VISIBLE_DURABLE = 1,
 };
 
+/* How records get into the active segment: by pwrite, or by stores into a shared mapping of it. */
+enum log_write_mode {
+	LOG_WRITE_FILE = 0,
+	LOG_WRITE_MAPPED = 1,
+};
+
 /* What [log] and [topic NAME] say of one topic, effective. */
 struct log_settings {
 	int32_t record_format;		/* enum record_format */
 	int32_t flush_records;		/* 0 = off */
 	int32_t visibility;		/* enum log_visibility */
-	int32_t reserved;		/* 0 */
+	int32_t write_mode;		/* enum log_write_mode */
 	int64_t segment_bytes;
+	int64_t segment_age_ms;		/* 0 = off */
 	int64_t index_interval_bytes;
 	int64_t flush_interval_us;	/* 0 = off */
+	int64_t retention_bytes;	/* 0 = off */
+	int64_t retention_age_ms;	/* 0 = off */
+	int64_t retention_check_interval_ms;
 };
 
 struct topic {

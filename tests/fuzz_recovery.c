@@ -65,7 +65,7 @@ open_once(const struct partition_settings *settings)
 	struct partition_opened opened;
 	int64_t end = -1;
 
-	partition_open(root_fd, "t-0", settings, -1, &opened);
+	partition_open(root_fd, "t-0", settings, &(struct partition_known){ .published_end = -1 }, &opened);
 	if (opened.partition != NULL) {
 		end = partition_log_end(opened.partition);
 		require(end >= partition_log_start(opened.partition));

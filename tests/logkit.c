@@ -256,7 +256,7 @@ logkit_begin(struct logkit *kit, enum record_format format, int64_t segment_byte
 	ck_assert_int_ne(kit->data_fd, -1);
 	kit->settings = (struct partition_settings){ .record_format = format, .segment_bytes = segment_bytes,
 		.index_interval_bytes = 4096 };
-	kit->published_end = -1;
+	kit->known = (struct partition_known){ .published_end = -1 };
 	use_table();
 	logkit_set_fault((struct logkit_fault){ 0 });
 }
@@ -282,7 +282,7 @@ logkit_end(struct logkit *kit)
 void
 logkit_open(struct logkit *kit)
 {
-	partition_open(kit->data_fd, "t-0", &kit->settings, kit->published_end, &kit->opened);
+	partition_open(kit->data_fd, "t-0", &kit->settings, &kit->known, &kit->opened);
 	kit->p = kit->opened.partition;
 	ck_assert_msg(kit->p != NULL, "refused: %s", kit->opened.why);
 }
@@ -290,7 +290,7 @@ logkit_open(struct logkit *kit)
 const char *
 logkit_refused(struct logkit *kit)
 {
-	partition_open(kit->data_fd, "t-0", &kit->settings, kit->published_end, &kit->opened);
+	partition_open(kit->data_fd, "t-0", &kit->settings, &kit->known, &kit->opened);
 	ck_assert_ptr_null(kit->opened.partition);
 	ck_assert_uint_gt(strlen(kit->opened.why), 10);
 	return kit->opened.why;

@@ -18,7 +18,7 @@ struct logkit {
 	char path[LOGKIT_PATH_BYTES];		/* of the partition */
 	int data_fd;
 	struct partition_settings settings;
-	int64_t published_end;
+	struct partition_known known;
 	struct partition_opened opened;
 	struct partition *p;			/* NULL = closed */
 	size_t (*size_of)(int64_t offset);	/* a record's payload; NULL: the size given */

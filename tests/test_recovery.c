@@ -373,7 +373,7 @@ START_TEST(a_log_shorter_than_published_stays_closed_and_untouched)
 
 	make_log(formats[_i], 6, 64);
 	whole = logkit_read_file(path, &bytes);
-	kit.published_end = 6;
+	kit.known.published_end = 6;
 	logkit_open(&kit);
 	logkit_close(&kit);
 	logkit_truncate(path, (int64_t)bytes - 3);
@@ -383,7 +383,7 @@ START_TEST(a_log_shorter_than_published_stays_closed_and_untouched)
 	ck_assert_uint_eq(after, bytes - 3);
 	ck_assert_mem_eq(found, whole, after);
 	free(found);
-	kit.published_end = 5;
+	kit.known.published_end = 5;
 	logkit_open(&kit);
 	ck_assert_int_eq(partition_log_end(kit.p), 5);
 	logkit_close(&kit);
@@ -392,7 +392,7 @@ START_TEST(a_log_shorter_than_published_stays_closed_and_untouched)
 	logkit_refused(&kit);
 	ck_assert_int_eq(rmdir(kit.path), 0);
 	logkit_refused(&kit);
-	kit.published_end = 0;
+	kit.known.published_end = 0;
 	logkit_open(&kit);
 	free(whole);
 	logkit_end(&kit);
@@ -707,12 +707,12 @@ START_TEST(of_several_empty_segments_the_watermark_chooses)
 	logkit_open(&kit);
 	ck_assert_int_eq(partition_log_end(kit.p), 0);
 	logkit_close(&kit);
-	kit.published_end = 500;
+	kit.known.published_end = 500;
 	logkit_open(&kit);
 	ck_assert_int_eq(partition_log_start(kit.p), 500);
 	ck_assert_int_eq(partition_log_end(kit.p), 500);
 	logkit_close(&kit);
-	kit.published_end = 901;
+	kit.known.published_end = 901;
 	logkit_refused(&kit);
 	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 3);
 	logkit_end(&kit);

@@ -127,7 +127,7 @@ START_TEST(opening_with_any_call_failing)
 			end = directories[_i / 2]();
 			fds = logkit_open_descriptors();
 			logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = errors[e] });
-			partition_open(kit.data_fd, "t-0", &kit.settings, -1, &kit.opened);
+			partition_open(kit.data_fd, "t-0", &kit.settings, &kit.known, &kit.opened);
 			hit = logkit_fault_hit();
 			logkit_clear_fault();
 			kit.p = kit.opened.partition;
@@ -157,7 +157,7 @@ START_TEST(opening_with_all_calls_failing_from_one_on)
 		end = directories[_i / 2]();
 		fds = logkit_open_descriptors();
 		logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = EIO, .sticky = true });
-		partition_open(kit.data_fd, "t-0", &kit.settings, -1, &kit.opened);
+		partition_open(kit.data_fd, "t-0", &kit.settings, &kit.known, &kit.opened);
 		hit = logkit_fault_hit();
 		logkit_clear_fault();
 		ck_assert((kit.opened.partition == NULL) == hit);
@@ -237,7 +237,7 @@ START_TEST(a_crash_at_any_call)
 		status = die_at(at);
 		ck_assert(status == 77 || status == 0);
 		/* What was acknowledged is there, and what is there was handed over. */
-		kit.published_end = progress->done;
+		kit.known.published_end = progress->done;
 		logkit_open(&kit);
 		end = partition_log_end(kit.p);
 		ck_assert_int_ge(end, progress->done);

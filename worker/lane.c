@@ -12,7 +12,7 @@ struct opening {
 	struct lane *lane;
 	struct partition_settings settings;
 	int data_fd;
-	int64_t published_end;
+	struct partition_known known;
 	struct partition_opened opened;
 	struct openings *all;
 };
@@ -113,7 +113,7 @@ run_opening(struct job *job)
 {
 	struct opening *o = (struct opening *)job;
 
-	partition_open(o->data_fd, o->lane->name, &o->settings, o->published_end, &o->opened);
+	partition_open(o->data_fd, o->lane->name, &o->settings, &o->known, &o->opened);
 }
 
 static void
@@ -199,9 +199,14 @@ open_lane(struct lane *lane, struct openings *all)
 	o->lane = lane;
 	o->all = all;
 	o->data_fd = lane->worker->data_fd;
-	o->settings = (struct partition_settings){ (enum record_format)settings->record_format,
-		settings->segment_bytes, settings->index_interval_bytes, settings->visibility == LOG_VISIBLE_DURABLE };
-	o->published_end = published_end(lane);
+	o->settings = (struct partition_settings){
+		.record_format = (enum record_format)settings->record_format,
+		.segment_bytes = settings->segment_bytes,
+		.index_interval_bytes = settings->index_interval_bytes,
+		.mapped = settings->write_mode == LOG_WRITE_MAPPED,
+		.durable_only = settings->visibility == LOG_VISIBLE_DURABLE,
+	};
+	o->known = (struct partition_known){ .published_end = published_end(lane) };
 	jobs_submit(lane->worker->jobs, &o->job);
 }
 

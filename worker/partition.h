@@ -30,6 +30,7 @@ struct partition_settings {
 	enum record_format record_format;
 	int64_t segment_bytes;
 	int64_t index_interval_bytes;
+	bool mapped;			/* the active segment is written through a shared mapping */
 	bool durable_only;		/* readers see nothing that a power cut could take back */
 };
 
@@ -42,15 +43,21 @@ struct partition_opened {
 	char why[PARTITION_WHY_BYTES];		/* when closed: what is wrong, where, what to do */
 };
 
+/* What is known of the log from before it is opened. */
+struct partition_known {
+	/* The high watermark that has been published since the machine's page cache was last lost; -1 = none. A log that
+	 * comes back with less has lost acknowledged data and stays closed. */
+	int64_t published_end;
+};
+
 /*
  * Opens the log in directory `name` below `data_fd`, creating it when it is not there, and recovers it: the longest
  * valid prefix of the last segment is kept, what lies behind it is removed durably, and everything kept is forced.
- * `published_end` is the high watermark that has been published since the machine's page cache was last lost
- * (-1 = none): a log that comes back with less has lost acknowledged data and stays closed. Blocking; any thread;
- * `data_fd` and `settings` are borrowed for the call. What was repaired or is foreign is logged.
+ * Blocking; any thread; `data_fd`, `settings` and `known` are borrowed for the call. What was repaired or is foreign is
+ * logged.
  */
-void partition_open(int data_fd, const char *name, const struct partition_settings *settings, int64_t published_end,
-    struct partition_opened *opened);
+void partition_open(int data_fd, const char *name, const struct partition_settings *settings,
+    const struct partition_known *known, struct partition_opened *opened);
 
 /* Forces nothing. No job may be under way. Slices stay valid. NULL is allowed. */
 void partition_close(struct partition *partition);

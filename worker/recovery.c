@@ -290,7 +290,7 @@ settle_only_empty(struct recovery *r)
 	size_t chosen = 0;
 
 	for (size_t i = listing->count; i-- > 0;)
-		if (listing->segments[i].base >= r->published_end)
+		if (listing->segments[i].base >= r->known->published_end)
 			chosen = i;
 	for (size_t i = listing->count; i-- > 0;)
 		if (i != chosen)
@@ -300,11 +300,11 @@ settle_only_empty(struct recovery *r)
 static int
 check_published(struct recovery *r, int64_t end)
 {
-	if (end >= r->published_end)
+	if (end >= r->known->published_end)
 		return 0;
 	return refuse(r, "the log on disk ends at offset %" PRId64 ", but %" PRId64 " had been published: records "
 	    "that were acknowledged are gone. Nothing was changed. Restore the directory from a copy; or stop and "
-	    "start the whole broker to go on with what is there", end, r->published_end);
+	    "start the whole broker to go on with what is there", end, r->known->published_end);
 }
 
 static void

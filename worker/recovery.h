@@ -23,7 +23,7 @@ struct recovery {
 	int dir_fd;
 	const char *name;		/* of the directory, for log lines */
 	const struct partition_settings *settings;
-	int64_t published_end;		/* see partition_open */
+	const struct partition_known *known;
 	struct listing *listing;	/* afterwards: the segments of the log, the active one last */
 	char *why;			/* PARTITION_WHY_BYTES */
 

@@ -1,0 +1,269 @@
+/* Looking up records: which segment, where in it, and opening the sealed ones that somebody reads. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "worker/partition_state.h"
+
+enum {
+	/* So long a segment that could not be loaded for want of memory or descriptors is not tried again. */
+	LOAD_RETRY_NS = 100 * CLOCK_NS_PER_MS,
+	/* A log may have tens of thousands of segments; so many of the sealed ones stay open, the last read ones. */
+	LOADED_MAX = 16,
+};
+
+/* ---- find ---- */
+
+struct sealed *
+partition_find_sealed(const struct partition *p, int64_t offset)
+{
+	size_t low = 0, high = p->sealed_count;
+
+	if (offset >= p->active->base || p->sealed_count == 0 || offset < p->sealed[0].base)
+		return NULL;
+	while (high - low > 1) {
+		size_t middle = low + (high - low) / 2;
+
+		if (p->sealed[middle].base <= offset)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &p->sealed[low];
+}
+
+/* Offset of the first record behind a sealed segment. */
+static int64_t
+next_base(const struct partition *p, const struct sealed *sealed)
+{
+	return sealed + 1 < p->sealed + p->sealed_count ? sealed[1].base : p->active->base;
+}
+
+static enum partition_found
+broken(int error)
+{
+	errno = error == EBADMSG ? EIO : error;
+	return PARTITION_BROKEN;
+}
+
+static enum partition_found
+find_in(const struct partition *p, struct segment *segment, int64_t readable_bytes, int64_t bytes_before,
+    int64_t offset, struct partition_place *place)
+{
+	int64_t position;
+
+	if (segment_locate(segment, offset, &position) == -1)
+		return broken(errno);
+	*place = (struct partition_place){ .segment = segment, .position = position,
+		.bytes_in_segment = readable_bytes - position, .bytes_behind = partition_visible_bytes(p) - bytes_before - position };
+	return PARTITION_FOUND;
+}
+
+static enum partition_found
+find_in_active(const struct partition *p, int64_t offset, struct partition_place *place)
+{
+	struct segment *active = p->active;
+
+	if (p->failed && offset >= p->durable_end)
+		return broken(EIO);
+	if (offset == partition_visible_end(p)) {
+		*place = (struct partition_place){ .segment = active, .position = partition_visible_position(p) };
+		return PARTITION_FOUND;
+	}
+	return find_in(p, active, partition_visible_position(p), p->bytes_before_active, offset, place);
+}
+
+enum partition_found
+partition_find(struct partition *p, int64_t offset, struct partition_place *place)
+{
+	struct sealed *sealed;
+
+	if (offset < partition_log_start(p) || offset > partition_visible_end(p))
+		return broken(EINVAL);
+	sealed = partition_find_sealed(p, offset);
+	if (sealed == NULL)
+		return find_in_active(p, offset, place);
+	if (sealed->segment == NULL) {
+		if (sealed->load_error != 0 && clock_now_ns() < sealed->load_again_ns)
+			return broken(sealed->load_error);
+		return PARTITION_COLD;
+	}
+	sealed->used = ++p->reads;
+	if (offset >= sealed->segment->end)
+		return broken(EIO);
+	return find_in(p, sealed->segment, sealed->segment->bytes, sealed->bytes_before, offset, place);
+}
+
+void
+partition_slice(const struct partition_place *place, int64_t max_bytes, struct slice *slice)
+{
+	int64_t bytes = max_bytes < place->bytes_in_segment ? max_bytes : place->bytes_in_segment;
+
+	*slice = (struct slice){ 0 };
+	if (bytes <= 0)
+		return;
+	segment_hold(place->segment);
+	*slice = (struct slice){ .segment = place->segment, .position = place->position, .bytes = bytes };
+}
+
+/* Closes the loaded segment that has not been read for longest. Slices of it keep what they need. */
+static void
+unload_one(struct partition *p)
+{
+	struct sealed *oldest = NULL;
+
+	for (size_t i = 0; i < p->sealed_count; i++) {
+		struct sealed *sealed = &p->sealed[i];
+
+		if (sealed->segment != NULL && (oldest == NULL || sealed->used < oldest->used))
+			oldest = sealed;
+	}
+	segment_drop(oldest->segment);
+	oldest->segment = NULL;
+	p->loaded_count--;
+}
+
+void
+partition_keep_loaded(struct partition *p, struct sealed *sealed, struct segment *segment)
+{
+	sealed->segment = segment;
+	sealed->used = ++p->reads;
+	if (++p->loaded_count > LOADED_MAX)
+		unload_one(p);
+}
+
+/* ---- load ---- */
+
+struct partition_load {
+	int dir_fd;
+	int64_t base;
+	int64_t limit;		/* base of the next segment */
+	enum record_format format;
+	int64_t index_interval_bytes;
+
+	int error;			/* the segment could not be opened, or memory is out */
+	struct segment *segment;	/* else this, readable as far as the walk came */
+	int64_t file_bytes;
+	int damage;			/* errno that ended the walk; 0 = none */
+};
+
+struct partition_load *
+partition_load_begin(struct partition *p, int64_t offset)
+{
+	const struct sealed *sealed = partition_find_sealed(p, offset);
+	struct partition_load *load;
+
+	if (sealed == NULL) {
+		errno = EIO;
+		return NULL;
+	}
+	load = calloc(1, sizeof(*load));
+	if (load == NULL)
+		return NULL;
+	load->dir_fd = p->dir_fd;
+	load->base = sealed->base;
+	load->limit = next_base(p, sealed);
+	load->format = p->settings.record_format;
+	load->index_interval_bytes = p->settings.index_interval_bytes;
+	return load;
+}
+
+static int
+open_segment(struct partition_load *load)
+{
+	int fd = segment_open_file(load->dir_fd, load->base, O_RDONLY);
+
+	if (fd == -1)
+		return -1;
+	load->file_bytes = segment_file_bytes(fd);
+	if (load->file_bytes != -1)
+		load->segment = segment_new(fd, load->base, load->format, load->index_interval_bytes);
+	if (load->segment == NULL) {
+		close(fd);
+		errno = ENOMEM;
+		return -1;
+	}
+	return 0;
+}
+
+void
+partition_load_run(struct partition_load *load)
+{
+	if (open_segment(load) == -1) {
+		load->error = errno;
+		return;
+	}
+	if (segment_walk(load->segment, load->file_bytes, load->limit) == 0)
+		return;
+	if (errno == ENOMEM)
+		load->error = ENOMEM;
+	else
+		load->damage = errno;
+}
+
+/* What a walk over a sealed segment can find: told once. */
+static void
+report_damage(const struct partition *p, struct sealed *sealed, const struct partition_load *load)
+{
+	const struct segment *segment = load->segment;
+	const char *what = load->damage == 0 ? "the file ends, a segment behind it may be missing"
+	    : load->damage == EBADMSG ? "no record can stand there" : strerror(load->damage);
+	char file[SEGMENT_NAME_BYTES];
+
+	segment_name(file, load->base);
+	if (sealed->reported)
+		return;
+	if (segment->end < load->limit)
+		log_error("%s/%s: damaged at position %" PRId64 " (%s): offsets %" PRId64 " to %" PRId64 " cannot be read, all "
+		    "others can. Restore the file from a copy and restart the broker", p->name, file, segment->bytes, what,
+		    segment->end, load->limit - 1);
+	else if (segment->bytes < load->file_bytes)
+		log_error("%s/%s: %" PRId64 " bytes stand behind position %" PRId64 ", where the next segment begins (offset %"
+		    PRId64 "): they are not read. Compare the directory with a copy", p->name, file,
+		    load->file_bytes - segment->bytes, segment->bytes, load->limit);
+	else
+		return;
+	sealed->reported = true;
+}
+
+static void
+report_unopened(const struct partition *p, struct sealed *sealed, int error)
+{
+	char file[SEGMENT_NAME_BYTES];
+
+	segment_name(file, sealed->base);
+	if (!sealed->reported)
+		log_error("%s/%s: cannot be opened: %s; reading from it gives an error until it can", p->name, file,
+		    strerror(error));
+	sealed->reported = true;
+}
+
+int
+partition_load_finish(struct partition *p, struct partition_load *load)
+{
+	struct sealed *sealed = partition_find_sealed(p, load->base);
+	int error = load->error;
+
+	/* Gone meanwhile, or loaded by another job: then there is nothing to take over. */
+	if (sealed == NULL || sealed->base != load->base || sealed->segment != NULL)
+		error = 0;
+	else if (error != 0) {
+		sealed->load_error = error;
+		sealed->load_again_ns = clock_now_ns() + LOAD_RETRY_NS;
+		report_unopened(p, sealed, error);
+	} else {
+		report_damage(p, sealed, load);
+		sealed->load_error = 0;
+		partition_keep_loaded(p, sealed, load->segment);
+		load->segment = NULL;
+	}
+	segment_drop(load->segment);
+	free(load);
+	errno = error;
+	return error == 0 ? 0 : -1;
+}

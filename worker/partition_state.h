@@ -1,0 +1,57 @@
+/*
+ * The inside of a partition, shared by the files that are its parts and by nobody else: partition.c (open, ends, append,
+ * barrier, roll) and lookup.c (find, load).
+ */
+#ifndef WORKER_PARTITION_STATE_H
+#define WORKER_PARTITION_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "worker/partition.h"
+#include "worker/segment.h"
+
+/* A sealed segment as the owner knows it. Its file is opened and indexed when somebody reads it. */
+struct sealed {
+	int64_t base;
+	int64_t bytes;		/* of the file */
+	int64_t bytes_before;	/* of all segments ahead of it that were there when the log was opened or since */
+	struct segment *segment;	/* NULL: not loaded */
+	uint64_t used;		/* when it was last read, as a count of reads */
+	int load_error;		/* errno of the last load, 0 = none or done */
+	int64_t load_again_ns;	/* with an error: not before this */
+	bool reported;		/* its damage has been logged */
+};
+
+struct partition {
+	int dir_fd;
+	char *name;
+	struct partition_settings settings;
+	struct sealed *sealed;		/* by base */
+	size_t sealed_count;
+	size_t sealed_capacity;
+	size_t loaded_count;		/* sealed segments that are open */
+	uint64_t reads;
+	struct segment *active;
+	int64_t bytes_before_active;
+	int64_t durable_end;		/* always within the active segment, as is its position */
+	int64_t durable_position;
+	bool failed;
+	bool uncut;		/* a failed write may have left bytes behind the end */
+};
+
+/* The sealed segment that would hold the offset; NULL: it is ahead of all of them, or in the active one. */
+struct sealed *partition_find_sealed(const struct partition *p, int64_t offset);
+
+/* The segment is open and indexed from now on; takes over the reference. A few stay so, the last read ones. */
+void partition_keep_loaded(struct partition *p, struct sealed *sealed, struct segment *segment);
+
+/* Position in the active segment up to which it is read. */
+static inline int64_t
+partition_visible_position(const struct partition *p)
+{
+	return p->failed || p->settings.durable_only ? p->durable_position : p->active->bytes;
+}
+
+#endif
