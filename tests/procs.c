@@ -8,11 +8,13 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -610,4 +612,37 @@ procs_file_size(const char *path)
 	struct stat status;
 
 	return stat(path, &status) == 0 ? status.st_size : -1;
+}
+
+/* ---- mounting ------------------------------------------------------------------------------------------------- */
+
+static bool
+write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+bool
+procs_may_mount(void)
+{
+	char map[64];
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+
+	if (unshare(uid == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) < 0)
+		return false;
+	if (uid != 0) {
+		snprintf(map, sizeof map, "0 %d 1\n", (int)uid);
+		if (!write_text("/proc/self/uid_map", map) || !write_text("/proc/self/setgroups", "deny"))
+			return false;
+		snprintf(map, sizeof map, "0 %d 1\n", (int)gid);
+		if (!write_text("/proc/self/gid_map", map))
+			return false;
+	}
+	return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
 }

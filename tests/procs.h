@@ -85,4 +85,12 @@ void procs_write_file(const char *path, const void *data, size_t length);
 void procs_patch_file(const char *path, int64_t position, const void *data, size_t length);
 int64_t procs_file_size(const char *path);	/* -1: there is none */
 
+/* ---- mounting ------------------------------------------------------------------------------------------------- */
+
+/*
+ * Puts this process (each test is one) where it can mount: in a mount namespace of its own, so nobody else sees what it
+ * mounts and it goes away with it; without privileges also in a user namespace. False when that cannot be done here.
+ */
+bool procs_may_mount(void);
+
 #endif

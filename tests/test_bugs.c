@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1045,38 +1044,6 @@ START_TEST(bug_B3_failed_barrier)
 }
 END_TEST
 
-static bool
-write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-	if (fd >= 0)
-		close(fd);
-	return done;
-}
-
-/* This process (each test is one) can mount; what it mounts nobody else sees, and it goes away with it. */
-static bool
-become_able_to_mount(void)
-{
-	char map[64];
-	uid_t uid = geteuid();
-	gid_t gid = getegid();
-
-	if (unshare(uid == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) < 0)
-		return false;
-	if (uid != 0) {
-		snprintf(map, sizeof map, "0 %d 1\n", (int)uid);
-		if (!write_text("/proc/self/uid_map", map) || !write_text("/proc/self/setgroups", "deny"))
-			return false;
-		snprintf(map, sizeof map, "0 %d 1\n", (int)gid);
-		if (!write_text("/proc/self/gid_map", map))
-			return false;
-	}
-	return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
-}
-
 /* A partition on a file system of its own, of four megabytes, one of them taken by a file that can go. */
 START_TEST(bug_B2_B7_full_disk)
 {
@@ -1089,7 +1056,7 @@ START_TEST(bug_B2_B7_full_disk)
 	int32_t neighbour, elsewhere;
 	char *zeros = calloc(1, 1024 * 1024);
 
-	if (!become_able_to_mount()) {
+	if (!procs_may_mount()) {
 		procs_skipped("bug_B2_B7_full_disk", "this user cannot mount here");
 		free(zeros);
 		return;
