@@ -11,6 +11,15 @@ clock_now_ns(void)
 	return (int64_t)t.tv_sec * CLOCK_NS_PER_S + t.tv_nsec;
 }
 
+int64_t
+clock_wall_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / CLOCK_NS_PER_MS;
+}
+
 struct timeval
 clock_until(int64_t deadline_ns)
 {

@@ -66,15 +66,27 @@ reserve(void **array, size_t *capacity, size_t count, size_t size)
 	return 0;
 }
 
+/* Of a file's last change, by the wall clock. What a file system may say of the far future stays a number. */
+static int64_t
+modified_ms(const struct stat *st)
+{
+	int64_t ms;
+
+	if (__builtin_mul_overflow((int64_t)st->st_mtim.tv_sec, 1000, &ms))
+		return st->st_mtim.tv_sec < 0 ? 0 : INT64_MAX;
+	return ms + st->st_mtim.tv_nsec / 1000000;
+}
+
 static int
-add_segment(struct listing *listing, int64_t base, int64_t bytes)
+add_segment(struct listing *listing, int64_t base, const struct stat *st)
 {
 	void *array = listing->segments;
 
 	if (reserve(&array, &listing->capacity, listing->count, sizeof(*listing->segments)) == -1)
 		return -1;
 	listing->segments = array;
-	listing->segments[listing->count++] = (struct listing_segment){ .base = base, .bytes = bytes };
+	listing->segments[listing->count++] = (struct listing_segment){ .base = base, .bytes = st->st_size,
+		.last_append_ms = modified_ms(st) };
 	return 0;
 }
 
@@ -103,7 +115,7 @@ add_entry(struct listing *listing, int dir_fd, const char *directory, const char
 	if (!S_ISREG(st.st_mode))
 		listing_report_foreign(directory, name, "not a regular file");
 	else if (strcmp(suffix, ".log") == 0)
-		return add_segment(listing, base, st.st_size);
+		return add_segment(listing, base, &st);
 	else if (strcmp(suffix, ".log.tmp") == 0 || strcmp(suffix, ".cut.tmp") == 0)
 		return add_leftover(listing, name);
 	else if (!is_cut(suffix))

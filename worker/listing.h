@@ -1,6 +1,6 @@
 /*
- * What stands in a partition's directory: its segments in order, left-overs of ours, and what is foreign. Reads names
- * and sizes only, opens no segment and changes nothing.
+ * What stands in a partition's directory: its segments in order, left-overs of ours, and what is foreign. Reads names,
+ * sizes and times only, opens no segment and changes nothing.
  *
  *   <20 digits>.log          a segment (a regular file)
  *   <20 digits>.log.tmp      ours: a segment that a crash has kept from its name
@@ -18,7 +18,8 @@
 
 struct listing_segment {
 	int64_t base;
-	int64_t bytes;	/* size of the file */
+	int64_t bytes;		/* size of the file */
+	int64_t last_append_ms;	/* by the wall clock: the file's time of modification */
 };
 
 struct listing {

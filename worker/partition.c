@@ -25,6 +25,9 @@
 
 enum { DIRECTORY_MODE = 0750 };
 
+/* Two hundred years in nanoseconds are still an int64_t; retention_age has at most one hundred. */
+static const int64_t AGE_MAX_MS = INT64_C(200) * 365 * 86400 * 1000;
+
 /* ---- open and close ---- */
 
 /* Makes room for `more` further sealed segments. Returns 0, or -1 with errno ENOMEM. */
@@ -46,16 +49,26 @@ reserve_sealed(struct partition *p, size_t more)
 	return 0;
 }
 
-/* Adds a sealed segment behind the others. Room has been reserved; takes over the reference, NULL: not loaded. */
-static void
-add_sealed(struct partition *p, int64_t base, int64_t bytes, struct segment *segment)
+/* Adds a sealed segment behind the others. Room has been reserved. The times are not set. */
+static struct sealed *
+add_sealed(struct partition *p, int64_t base, int64_t bytes)
 {
 	struct sealed *sealed = &p->sealed[p->sealed_count++];
 
 	*sealed = (struct sealed){ .base = base, .bytes = bytes, .bytes_before = p->bytes_before_active };
 	p->bytes_before_active += bytes;
-	if (segment != NULL)
-		partition_keep_loaded(p, sealed, segment);
+	return sealed;
+}
+
+/* When was that by CLOCK_MONOTONIC? A time in the future is now, one longer ago than anybody keeps records is that. */
+static int64_t
+monotonic_ns(int64_t ms)
+{
+	int64_t age_ms = clock_wall_ms() - (ms < 0 ? 0 : ms);
+
+	if (age_ms < 0)
+		age_ms = 0;
+	return clock_now_ns() - (age_ms < AGE_MAX_MS ? age_ms : AGE_MAX_MS) * CLOCK_NS_PER_MS;
 }
 
 static int
@@ -88,11 +101,21 @@ new_partition(int dir_fd, const char *name, const struct partition_settings *set
 	}
 	p->dir_fd = dir_fd;
 	p->settings = *settings;
-	for (size_t i = 0; i < sealed_count; i++)
-		add_sealed(p, listing->segments[i].base, listing->segments[i].bytes, NULL);
+	for (size_t i = 0; i < sealed_count; i++) {
+		const struct listing_segment *segment = &listing->segments[i];
+		struct sealed *sealed = add_sealed(p, segment->base, segment->bytes);
+
+		sealed->last_append_ms = segment->last_append_ms;
+		sealed->last_append_ns = monotonic_ns(segment->last_append_ms);
+	}
 	p->active = active;
 	p->durable_end = active->end;
 	p->durable_position = active->bytes;
+	if (listing->count > 0) {
+		/* That of the first one is not told by anything: it is as young as the last one. */
+		p->first_append_ms = p->last_append_ms = listing->segments[sealed_count].last_append_ms;
+		p->first_append_ns = p->last_append_ns = monotonic_ns(p->last_append_ms);
+	}
 	return p;
 }
 
@@ -242,6 +265,18 @@ cut_leavings(struct partition *p)
 	return 0;
 }
 
+/* Something was appended to the active segment, now. */
+static void
+note_append(struct partition *p, bool first)
+{
+	p->last_append_ms = clock_wall_ms();
+	p->last_append_ns = clock_now_ns();
+	if (first) {
+		p->first_append_ms = p->last_append_ms;
+		p->first_append_ns = p->last_append_ns;
+	}
+}
+
 int
 partition_append(struct partition *p, const uint8_t *records, size_t bytes, int32_t count)
 {
@@ -257,8 +292,10 @@ partition_append(struct partition *p, const uint8_t *records, size_t bytes, int3
 	}
 	if (p->uncut && cut_leavings(p) == -1)
 		return -1;
-	if (segment_append(p->active, records, bytes, count) == 0)
+	if (segment_append(p->active, records, bytes, count) == 0) {
+		note_append(p, p->active->bytes == (int64_t)bytes);
 		return 0;
+	}
 	/* At once, so that no crash brings back a part of what is refused now; if that fails, before the next append. */
 	error = errno;
 	p->uncut = true;
@@ -334,6 +371,23 @@ partition_roll_begin(struct partition *p, const uint8_t *records, size_t bytes, 
 	return roll;
 }
 
+/* What is noted of the active segment's last append is that segment's. */
+static void
+note_last_append(const struct partition *p, struct sealed *sealed)
+{
+	sealed->last_append_ms = p->last_append_ms;
+	sealed->last_append_ns = p->last_append_ns;
+}
+
+static void
+seal_active(struct partition *p)
+{
+	struct sealed *sealed = add_sealed(p, p->active->base, p->active->bytes);
+
+	note_last_append(p, sealed);
+	partition_keep_loaded(p, sealed, p->active);
+}
+
 /* The new segments take their places in the list; everything up to the end of the last one has been forced. */
 static void
 take_over(struct partition *p, struct partition_roll *roll)
@@ -341,9 +395,11 @@ take_over(struct partition *p, struct partition_roll *roll)
 	if (roll->replaces)
 		segment_drop(p->active);
 	else
-		add_sealed(p, p->active->base, p->active->bytes, p->active);
+		seal_active(p);
+	/* What the batch has brought, if there is one. */
+	note_append(p, true);
 	for (size_t i = 0; i + 1 < roll->part_count; i++)
-		add_sealed(p, roll->parts[i].base, (int64_t)roll->parts[i].bytes, NULL);
+		note_last_append(p, add_sealed(p, roll->parts[i].base, (int64_t)roll->parts[i].bytes));
 	p->active = roll->next;
 	roll->next = NULL;
 	p->durable_end = p->active->end;

@@ -17,6 +17,8 @@ struct sealed {
 	int64_t base;
 	int64_t bytes;		/* of the file */
 	int64_t bytes_before;	/* of all segments ahead of it that were there when the log was opened or since */
+	int64_t last_append_ms;	/* by the wall clock, as recorded */
+	int64_t last_append_ns;	/* the same on CLOCK_MONOTONIC, on which ages are counted: may be negative */
 	struct segment *segment;	/* NULL: not loaded */
 	uint64_t used;		/* when it was last read, as a count of reads */
 	int load_error;		/* errno of the last load, 0 = none or done */
@@ -37,6 +39,8 @@ struct partition {
 	int64_t bytes_before_active;
 	int64_t durable_end;		/* always within the active segment, as is its position */
 	int64_t durable_position;
+	int64_t first_append_ms, last_append_ms;	/* to the active segment; mean nothing while it is empty */
+	int64_t first_append_ns, last_append_ns;	/* the same on CLOCK_MONOTONIC */
 	bool failed;
 	bool uncut;		/* a failed write may have left bytes behind the end */
 };
