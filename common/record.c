@@ -49,3 +49,24 @@ record_check(enum record_format format, const uint8_t *p, size_t left, size_t *b
 		return RECORD_WRONG_SUM;
 	return RECORD_VALID;
 }
+
+const char *
+record_verdict_text(enum record_verdict verdict)
+{
+	switch (verdict) {
+	case RECORD_END:
+		return "a length of zero";
+	case RECORD_IMPOSSIBLE:
+		return "an impossible length";
+	case RECORD_WRONG_SUM:
+		return "a record whose sum does not fit";
+	default:
+		return "an incomplete record";
+	}
+}
+
+const char *
+record_format_name(enum record_format format)
+{
+	return format == RECORD_CRC32C ? "crc32c" : "plain";
+}

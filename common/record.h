@@ -55,4 +55,8 @@ enum record_verdict {
  */
 enum record_verdict record_check(enum record_format format, const uint8_t *p, size_t left, size_t *bytes);
 
+/* For people: what stands in place of a valid record ("an impossible length"); the format's name in broker.ini. */
+const char *record_verdict_text(enum record_verdict verdict);
+const char *record_format_name(enum record_format format);
+
 #endif

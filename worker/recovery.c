@@ -17,11 +17,11 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "worker/cut.h"
+#include "worker/evidence.h"
 #include "worker/roll.h"
 #include "worker/scan.h"
 #include "worker/syscalls.h"
-
-enum { COPY_BYTES = 16 * 1024 };
 
 /* What the last segment that holds anything was found to be. */
 struct tail {
@@ -59,81 +59,7 @@ refuse_force(struct recovery *r, int64_t base, const char *what)
 	    "remount its file system: only so is the log read from the disk again", r->name, base, what, strerror(errno));
 }
 
-static const char *
-format_name(enum record_format format)
-{
-	return format == RECORD_CRC32C ? "crc32c" : "plain";
-}
-
-static const char *
-verdict_text(enum record_verdict verdict)
-{
-	switch (verdict) {
-	case RECORD_END:
-		return "a length of zero";
-	case RECORD_IMPOSSIBLE:
-		return "an impossible length";
-	case RECORD_WRONG_SUM:
-		return "a record whose sum does not fit";
-	default:
-		return "an incomplete record";
-	}
-}
-
 /* ---- look ---- */
-
-enum evidence {
-	EVIDENCE_NONE,
-	EVIDENCE_DOUBT,		/* one whole record and more, if it is plain: hard to tell from a torn one in crc32c */
-	EVIDENCE_PLAIN,
-	EVIDENCE_CRC32C,
-};
-
-/*
- * In which format do a file's bytes make sense? A sum that fits the first record tells crc32c (unless a client has
- * made it up: then the lengths of plain lead exactly to the end, and the sums do not). Lengths that lead exactly to
- * the end of a file tell plain. A file that may be torn behind that needs two whole records, since a single torn record in
- * crc32c can read as one whole record in plain; and then no impossible length may follow. (A lone record in crc32c that is
- * torn just so that it is one of plain, four bytes before its end, is refused as well: a power cut tears at sectors, a
- * wrong record_format is a slip of the pen, and refusing loses nothing.)
- */
-static int
-look_at_format(int fd, int64_t file_bytes, bool sealed, enum evidence *evidence)
-{
-	enum record_verdict first;
-	struct scan plain, summed = { 0 };
-	bool exact, possible;
-
-	*evidence = EVIDENCE_NONE;
-	if (scan_records(fd, RECORD_PLAIN, 0, file_bytes, NULL, &plain) == -1
-	    || scan_first(fd, RECORD_CRC32C, file_bytes, &first) == -1)
-		return -1;
-	exact = plain.position == file_bytes;
-	possible = sealed ? exact : plain.verdict != RECORD_IMPOSSIBLE;
-	if (first == RECORD_VALID && exact
-	    && scan_records(fd, RECORD_CRC32C, 0, file_bytes, NULL, &summed) == -1)
-		return -1;
-	if (first == RECORD_VALID && (!exact || summed.position == file_bytes))
-		*evidence = EVIDENCE_CRC32C;
-	else if (possible && plain.records > 0)
-		*evidence = sealed || exact || plain.records > 1 ? EVIDENCE_PLAIN : EVIDENCE_DOUBT;
-	return 0;
-}
-
-/* The evidence of a sealed segment, which was never torn. What cannot be read is none. */
-static enum evidence
-look_at_sealed(const struct recovery *r, int64_t base)
-{
-	enum evidence evidence = EVIDENCE_NONE;
-	int fd = segment_open_file(r->dir_fd, base, O_RDONLY);
-
-	if (fd == -1)
-		return EVIDENCE_NONE;
-	if (look_at_format(fd, segment_file_bytes(fd), true, &evidence) == -1)
-		evidence = EVIDENCE_NONE;
-	close(fd);
-	return evidence;
-}
 
 /* Does the last segment speak for the configured format by itself, so that no other evidence is needed? */
 static int
@@ -164,9 +90,9 @@ check_format(struct recovery *r, struct tail *tail, size_t last)
 	if (speaks)
 		return 0;
 	for (size_t i = last; i-- > 0 && evidence == EVIDENCE_NONE;)
-		evidence = look_at_sealed(r, r->listing->segments[i].base);
+		evidence = evidence_of_sealed(r->dir_fd, r->listing->segments[i].base);
 	if (evidence == EVIDENCE_NONE
-	    && look_at_format(tail->segment->fd, tail->file_bytes, false, &evidence) == -1)
+	    && evidence_of_file(tail->segment->fd, tail->file_bytes, false, &evidence) == -1)
 		return refuse_errno(r, tail->segment->base, "read");
 	tail->doubtful = evidence == EVIDENCE_DOUBT && configured == RECORD_CRC32C;
 	found = evidence == EVIDENCE_PLAIN ? RECORD_PLAIN : RECORD_CRC32C;
@@ -174,7 +100,7 @@ check_format(struct recovery *r, struct tail *tail, size_t last)
 		return 0;
 	return refuse(r, "its records are %s, but record_format = %s is configured for this topic; nothing was "
 	    "changed. Set record_format = %s for it again, or move the directory away to begin a new log",
-	    format_name(found), format_name(configured), format_name(found));
+	    record_format_name(found), record_format_name(configured), record_format_name(found));
 }
 
 static int
@@ -204,40 +130,6 @@ read_tail(struct recovery *r, struct tail *tail, int64_t base)
 	return 0;
 }
 
-/*
- * The tail's good records end before its bytes do, and an empty segment `base` follows somewhere behind. If the tail is
- * a sealed segment with damage, then that one is the active one, and nothing may be cut. It is, if the bytes
- * from the damage on are, or at least could be, exactly the records up to `base`.
- */
-static int
-is_damaged_seal(const struct tail *tail, int64_t base, bool *is)
-{
-	const struct segment *segment = tail->segment;
-	struct segment walk = { .fd = segment->fd, .format = segment->format, .end = segment->end,
-		.bytes = segment->bytes };
-	int64_t missing = base - segment->end;
-	int64_t smallest = (int64_t)record_header_bytes(segment->format) + 1;
-	int64_t rest, content_end;
-	int error;
-
-	*is = false;
-	content_end = scan_content_end(segment->fd, segment->bytes, tail->file_bytes);
-	if (content_end == -1)
-		return -1;
-	rest = content_end - segment->bytes;
-	if (missing <= 0 || rest == 0)
-		return 0;
-	index_init(&walk.index, INT64_MAX / 2);
-	error = segment_walk(&walk, tail->file_bytes, INT64_MAX) == -1 ? errno : 0;
-	index_free(&walk.index);
-	if (error == 0)
-		*is = walk.end == base;
-	else if (error == EBADMSG)
-		*is = missing <= rest / smallest && missing >= (rest + RECORD_MAX_BYTES - 1) / RECORD_MAX_BYTES;
-	errno = error;
-	return error == 0 || error == EBADMSG ? 0 : -1;
-}
-
 /* Is the empty segment `base` the one that follows the tail? */
 static int
 follows(const struct tail *tail, int64_t base, bool *does)
@@ -245,7 +137,7 @@ follows(const struct tail *tail, int64_t base, bool *does)
 	*does = base == tail->segment->end;
 	if (*does || tail->segment->bytes == tail->file_bytes)
 		return 0;
-	return is_damaged_seal(tail, base, does);
+	return evidence_is_seal(tail->segment, tail->file_bytes, base, does);
 }
 
 static void
@@ -315,7 +207,7 @@ report_damaged_seal(const struct recovery *r, const struct tail *tail)
 	segment_name(file, tail->segment->base);
 	log_error("%s/%s: damaged at position %" PRId64 ", offset %" PRId64 " (%s), in a sealed segment: it is left as it "
 	    "is. Restore the file from a copy and restart the broker", r->name, file, tail->segment->bytes,
-	    tail->segment->end, verdict_text(tail->scan.verdict));
+	    tail->segment->end, record_verdict_text(tail->scan.verdict));
 }
 
 /* Sizes and names alone show some damage in the sealed segments: that is reported now, and changes nothing. */
@@ -342,100 +234,6 @@ report_visible_damage(const struct recovery *r)
 }
 
 /* ---- cut ---- */
-
-/* Do the bytes from `from` to `to` of fd already stand in the file `name`? -1 with errno when that cannot be told. */
-static int
-holds_same(int dir_fd, const char *name, int fd, int64_t from, int64_t to, bool *same)
-{
-	uint8_t ours[COPY_BYTES], theirs[COPY_BYTES];
-	int other = syscalls.open(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
-	ssize_t n = 0;
-
-	*same = false;
-	if (other == -1)
-		return errno == ELOOP ? 0 : -1;
-	*same = segment_file_bytes(other) == to - from;
-	for (int64_t at = from; *same && at < to; at += n) {
-		size_t wanted = to - at < COPY_BYTES ? (size_t)(to - at) : COPY_BYTES;
-
-		n = segment_read(fd, ours, wanted, at);
-		*same = n > 0 && segment_read(other, theirs, (size_t)n, at - from) == n
-		    && memcmp(ours, theirs, (size_t)n) == 0;
-	}
-	close(other);
-	return 0;
-}
-
-/*
- * The name for a copy of what is cut: the first that is free; or one that holds these bytes already, since an earlier
- * recovery came as far as that. Returns 0, or -1 with errno.
- */
-static int
-choose_cut_name(const struct recovery *r, int fd, int64_t base, int64_t from, int64_t to, char *name, bool *there)
-{
-	for (int n = 1;; n++) {
-		if (n == 1)
-			snprintf(name, SEGMENT_NAME_BYTES, "%020" PRId64 ".cut", base);
-		else
-			snprintf(name, SEGMENT_NAME_BYTES, "%020" PRId64 ".cut.%d", base, n);
-		if (holds_same(r->dir_fd, name, fd, from, to, there) == -1)
-			return errno == ENOENT ? 0 : -1;
-		if (*there)
-			return 0;
-	}
-}
-
-static int
-copy_bytes(int to_fd, int from_fd, int64_t from, int64_t to)
-{
-	uint8_t bytes[COPY_BYTES];
-
-	for (int64_t at = from; at < to;) {
-		ssize_t n = segment_read(from_fd, bytes, to - at < COPY_BYTES ? (size_t)(to - at) : COPY_BYTES, at);
-
-		if (n == 0)
-			errno = EIO;
-		if (n <= 0 || segment_write(to_fd, bytes, (size_t)n, at - from) == -1)
-			return -1;
-		at += n;
-	}
-	return syscalls.fdatasync(to_fd);
-}
-
-/* Copies the bytes into a new file, forced, under a temporary name first: a copy under its name is a whole one. */
-static int
-write_copy(const struct recovery *r, int fd, int64_t base, int64_t from, int64_t to, const char *name)
-{
-	char temporary[SEGMENT_NAME_BYTES];
-	int copy, error;
-
-	snprintf(temporary, sizeof(temporary), "%020" PRId64 ".cut.tmp", base);
-	copy = segment_create_file(r->dir_fd, temporary);
-	if (copy == -1)
-		return -1;
-	if (copy_bytes(copy, fd, from, to) == 0 && syscalls.rename(r->dir_fd, temporary, name) == 0) {
-		close(copy);
-		return 0;
-	}
-	error = errno;
-	close(copy);
-	syscalls.unlink(r->dir_fd, temporary);
-	errno = error;
-	return -1;
-}
-
-static int
-copy_aside(const struct recovery *r, int fd, int64_t base, int64_t from, int64_t to, char *name)
-{
-	bool there = false;
-
-	if (choose_cut_name(r, fd, base, from, to, name, &there) == -1)
-		return -1;
-	if (!there && write_copy(r, fd, base, from, to, name) == -1)
-		return -1;
-	/* Also for one that was there: the recovery that wrote it may have ended before this. */
-	return syscalls.fsync(r->dir_fd);
-}
 
 /* Is what stands behind the end one record that was not written to its end, and nothing else? */
 static int
@@ -471,11 +269,11 @@ save_and_report(struct recovery *r, const struct tail *tail, int64_t content_end
 		    ": its write was interrupted", r->name, file, r->truncated_bytes, position, tail->segment->end);
 		return 0;
 	}
-	if (copy_aside(r, tail->segment->fd, base, position, content_end, name) == -1)
+	if (cut_copy_aside(r->dir_fd, tail->segment->fd, base, position, content_end, name) == -1)
 		return refuse_errno(r, base, "copy aside what must be cut from");
 	log_warning("%s/%s: cutting %" PRId64 " bytes from position %" PRId64 ", offset %" PRId64 " on: %s stands there. "
 	    "Records may be lost; what is cut was copied to %s/%s", r->name, file, r->truncated_bytes, position,
-	    tail->segment->end, verdict_text(tail->scan.verdict), r->name, name);
+	    tail->segment->end, record_verdict_text(tail->scan.verdict), r->name, name);
 	return 0;
 }
 
