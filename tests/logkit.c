@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "worker/segment.h"
 #include "worker/syscalls.h"
 
@@ -28,7 +29,7 @@ static char trace[64 * 1024];
 static size_t trace_used;
 
 static const char *const call_names[] = { "open", "mkdir", "pread", "pwrite", "ftruncate", "fdatasync", "fsync",
-	"rename", "unlink", "sendfile", "any" };
+	"sync_file_range", "rename", "unlink", "sendfile", "any" };
 
 /* Counts the call; returns the errno it must fail with, LOGKIT_SHORT, or 0. */
 static int
@@ -154,6 +155,18 @@ test_fsync(int fd)
 }
 
 static int
+test_sync_file_range(int fd, off_t position, off_t size, unsigned flags)
+{
+	int error = meet(CALL_SYNC_FILE_RANGE);
+
+	/* Any other flag would take the note of a failed write-back that the next force must find. */
+	ck_assert_uint_eq(flags, SYNC_FILE_RANGE_WRITE);
+	if (error > 0)
+		return fail_with(error);
+	return sync_file_range(fd, position, size, flags);
+}
+
+static int
 test_rename(int dir_fd, const char *from, const char *to)
 {
 	int error = meet(CALL_RENAME);
@@ -189,8 +202,8 @@ static void
 use_table(void)
 {
 	syscalls = (struct syscalls){ .open = test_open, .mkdir = test_mkdir, .pread = test_pread,
-		.pwrite = test_pwrite, .ftruncate = test_ftruncate, .fdatasync = test_fdatasync, .fsync = test_fsync, .rename = test_rename,
-		.unlink = test_unlink, .sendfile = test_sendfile };
+		.pwrite = test_pwrite, .ftruncate = test_ftruncate, .fdatasync = test_fdatasync, .fsync = test_fsync,
+		.sync_file_range = test_sync_file_range, .rename = test_rename, .unlink = test_unlink, .sendfile = test_sendfile };
 }
 
 void
@@ -361,6 +374,17 @@ logkit_barrier(struct logkit *kit)
 	return partition_barrier_finish(kit->p, &barrier);
 }
 
+int
+logkit_upkeep(struct logkit *kit, int64_t room_bytes)
+{
+	struct partition_upkeep upkeep;
+
+	if (!partition_upkeep_begin(kit->p, room_bytes, clock_now_ns(), &upkeep))
+		return 0;
+	partition_upkeep_run(&upkeep);
+	return partition_upkeep_finish(kit->p, &upkeep);
+}
+
 static int
 append_batch(struct logkit *kit, const uint8_t *batch, size_t bytes, int count)
 {
@@ -371,9 +395,12 @@ append_batch(struct logkit *kit, const uint8_t *batch, size_t bytes, int count)
 		if (logkit_roll(kit, NULL, 0, 0) == -1)
 			return -1;
 		break;
+	case PARTITION_AHEAD:
 	case PARTITION_FITS:
 		break;
 	}
+	if (partition_fit(kit->p, (int64_t)bytes) == PARTITION_AHEAD && logkit_upkeep(kit, (int64_t)bytes) == -1)
+		return -1;
 	return partition_append(kit->p, batch, bytes, count);
 }
 

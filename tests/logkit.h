@@ -50,6 +50,8 @@ void logkit_append(struct logkit *kit, int count, size_t size);
 int logkit_roll(struct logkit *kit, const uint8_t *records, size_t bytes, int count);
 /* One whole barrier. Returns 0, or -1 with errno. */
 int logkit_barrier(struct logkit *kit);
+/* One whole upkeep, if one is due; `room_bytes` as for partition_upkeep_begin. Returns 0, or -1 with errno. */
+int logkit_upkeep(struct logkit *kit, int64_t room_bytes);
 
 /* partition_find with the load that it asks for. */
 enum partition_found logkit_find(struct logkit *kit, int64_t offset, struct partition_place *place);
@@ -78,7 +80,7 @@ char *logkit_caught_lines(void);
 
 /* Faults. */
 enum logkit_call { CALL_OPEN, CALL_MKDIR, CALL_PREAD, CALL_PWRITE, CALL_FTRUNCATE, CALL_FDATASYNC, CALL_FSYNC,
-	CALL_RENAME, CALL_UNLINK, CALL_SENDFILE, CALL_COUNT };
+	CALL_SYNC_FILE_RANGE, CALL_RENAME, CALL_UNLINK, CALL_SENDFILE, CALL_COUNT };
 
 enum { LOGKIT_EXIT = -1, LOGKIT_SHORT = -2, LOGKIT_ANY = CALL_COUNT };
 

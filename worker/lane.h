@@ -45,6 +45,12 @@ struct lane {
 	struct partition_roll *roll;	/* NULL: the job under way, if any, is the barrier */
 	uint8_t *roll_batch;		/* the batch larger than a segment that the roll carries, or NULL */
 
+	/* Looking after the active segment: beside barriers, never beside a roll. */
+	struct job upkeep_job;
+	struct partition_upkeep upkeep;
+	bool upkeep_running;
+	bool upkeep_awaited;		/* what is staged waits for it: it must have room made */
+
 	/* Readers. */
 	struct holds holds;
 	int64_t visible_bytes;		/* of the log, as its waiting readers know */

@@ -1,7 +1,7 @@
 /*
  * A partition's log, see partition.h. Here is what the owning thread does: the list of segments, append, and both ends of
  * barriers and rolls. What waits for the disk is in recovery.c (open) and roll.c, and in the small run function here; looking
- * up records is lookup.c's.
+ * up records is lookup.c's, looking after the active segment upkeep.c's.
  */
 #include "worker/partition.h"
 
@@ -220,9 +220,8 @@ partition_failed(const struct partition *p)
 	return p->failed;
 }
 
-/* A force has failed with errno: nothing tells what is on disk now, and a later success would not tell either. */
-static void
-fail(struct partition *p)
+void
+partition_fail(struct partition *p)
 {
 	int error = errno;
 	char file[SEGMENT_NAME_BYTES];
@@ -330,7 +329,7 @@ partition_barrier_finish(struct partition *p, struct partition_barrier *barrier)
 	barrier->segment = NULL;
 	if (barrier->error != 0) {
 		errno = barrier->error;
-		fail(p);
+		partition_fail(p);
 	}
 	if (p->failed) {
 		errno = barrier->error != 0 ? barrier->error : EIO;
@@ -404,6 +403,7 @@ take_over(struct partition *p, struct partition_roll *roll)
 	roll->next = NULL;
 	p->durable_end = p->active->end;
 	p->durable_position = p->active->bytes;
+	p->write_back_position = 0;
 }
 
 int
@@ -422,7 +422,7 @@ partition_roll_finish(struct partition *p, struct partition_roll *roll)
 	}
 	errno = error;
 	if (roll->lost)
-		fail(p);
+		partition_fail(p);
 	roll_free(roll);
 	errno = error;
 	return error == 0 ? 0 : -1;

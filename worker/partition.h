@@ -5,9 +5,10 @@
  *   <data_dir>/<topic>-<partition>/00000000000000000000.log      records back to back from byte 0, nothing else
  *                                  00000000000000004711.log      named by the offset of its first record
  *
- * One owner: all functions are called by the thread that owns the partition, except the three *_run functions, which
+ * One owner: all functions are called by the thread that owns the partition, except the *_run functions, which
  * are the parts that wait for a disk. They belong on other threads and touch nothing but their own job. At most one
- * job of barrier and roll together is under way per partition; loads may run beside it.
+ * job of barrier and roll together is under way per partition, and at most one of upkeep and roll together: an upkeep
+ * may run beside a barrier, nothing of these beside a roll. Loads may run beside all of them.
  *
  * "log end" is the offset behind the last written record; "durable end" the one that a successful force has reached;
  * "visible end" the one up to which it is read: the log end, or with durable_only the durable end.
@@ -75,6 +76,7 @@ bool partition_failed(const struct partition *partition);
 
 enum partition_fit {
 	PARTITION_FITS,		/* append it */
+	PARTITION_AHEAD,	/* it fits the segment, but not yet what is allocated of it: an upkeep must come first */
 	PARTITION_ROLL,		/* a roll must come first: partition_roll_begin without records, then append */
 	PARTITION_ALONE,	/* larger than a segment: partition_roll_begin with the batch itself */
 };
@@ -83,7 +85,7 @@ enum partition_fit {
  * larger than one. */
 enum partition_fit partition_fit(const struct partition *partition, int64_t bytes);
 
-/* Bytes that can still be appended to the active segment. */
+/* Bytes that can be appended to the active segment now: with `mapped`, to what is allocated of it. */
 int64_t partition_room(const struct partition *partition);
 
 /*
@@ -107,6 +109,29 @@ struct partition_barrier {
 void partition_barrier_begin(struct partition *partition, struct partition_barrier *barrier);
 void partition_barrier_run(struct partition_barrier *barrier);
 int partition_barrier_finish(struct partition *partition, struct partition_barrier *barrier);
+
+/* Upkeep of the active segment: what must be done now and then besides, and must not wait in the loop. A job. */
+struct partition_upkeep {
+	struct segment *segment;	/* a reference of the job's own */
+	int64_t write_back_position;	/* what is to be on its way to the disk */
+	int64_t write_back_bytes;	/* 0 = nothing */
+	int write_back_error;		/* errno, 0 = begun */
+};
+
+/*
+ * Is something to be done? It is asked behind each append, and with PARTITION_AHEAD, when `room_bytes` bytes wait to be
+ * appended (else 0) and the answer is yes. Returns true with the job in *upkeep, which is to be run; or false, and there
+ * is nothing to run or finish. No upkeep and no roll may be under way; a barrier may.
+ */
+bool partition_upkeep_begin(struct partition *partition, int64_t room_bytes, int64_t now_ns,
+    struct partition_upkeep *upkeep);
+void partition_upkeep_run(struct partition_upkeep *upkeep);
+/*
+ * Returns 0: then there is room for what waited. Or -1 with errno: there is none, and what waits must be refused; it may
+ * be tried again. When the partition has failed meanwhile, or this upkeep has found that the disk lost what was written,
+ * it has failed for good.
+ */
+int partition_upkeep_finish(struct partition *partition, struct partition_upkeep *upkeep);
 
 struct partition_roll;
 

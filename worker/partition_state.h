@@ -1,6 +1,6 @@
 /*
  * The inside of a partition, shared by the files that are its parts and by nobody else: partition.c (open, ends, append,
- * barrier, roll) and lookup.c (find, load).
+ * barrier, roll), lookup.c (find, load) and upkeep.c.
  */
 #ifndef WORKER_PARTITION_STATE_H
 #define WORKER_PARTITION_STATE_H
@@ -39,11 +39,15 @@ struct partition {
 	int64_t bytes_before_active;
 	int64_t durable_end;		/* always within the active segment, as is its position */
 	int64_t durable_position;
+	int64_t write_back_position;	/* in the active segment: before it, write-back has been begun */
 	int64_t first_append_ms, last_append_ms;	/* to the active segment; mean nothing while it is empty */
 	int64_t first_append_ns, last_append_ns;	/* the same on CLOCK_MONOTONIC */
 	bool failed;
 	bool uncut;		/* a failed write may have left bytes behind the end */
 };
+
+/* A force has failed with errno: nothing tells what is on disk now, and a later success would not tell either. */
+void partition_fail(struct partition *p);
 
 /* The sealed segment that would hold the offset; NULL: it is ahead of all of them, or in the active one. */
 struct sealed *partition_find_sealed(const struct partition *p, int64_t offset);

@@ -16,6 +16,10 @@ enum {
 	STAGED_FIRST_BYTES = 64 * 1024,
 };
 
+/* A full disk, mostly. */
+static const char CANNOT_WRITE[] = "cannot write (the records are refused; writing goes on by itself when the disk takes "
+    "it again)";
+
 /* A record that fits a segment fits an answer. */
 _Static_assert((int)RECORD_MAX_BYTES == (int)CODEC_FETCH_PAYLOAD_MAX, "the largest record and the largest answer");
 
@@ -276,7 +280,7 @@ written(struct lane *lane, size_t batches, int64_t records, int64_t bytes)
 	tell_readers(lane);
 }
 
-/* ---- Barriers and rolls: jobs, one at a time per lane ---- */
+/* ---- Barriers and rolls, one at a time per lane; and upkeep beside barriers: jobs ---- */
 
 static struct lane *
 lane_of(struct job *job)
@@ -290,23 +294,32 @@ run_barrier(struct job *job)
 	partition_barrier_run(&lane_of(job)->barrier);
 }
 
-static void begin_due_barrier(struct lane *lane);
+static void begin_due_jobs(struct lane *lane);
 
 /* Behind any job: waiting appends go on, and so does the next group. */
 static void
 after_job(struct lane *lane)
 {
-	commit_ended(&lane->commit, partition_durable_end(lane->log));
 	if (partition_failed(lane->log)) {
 		fail(lane);
 	} else {
+		write_lane(lane);
+		begin_due_jobs(lane);
+	}
+	resume_stalled(lane->worker);
+}
+
+/* A barrier or a roll has ended. */
+static void
+after_force(struct lane *lane)
+{
+	commit_ended(&lane->commit, partition_durable_end(lane->log));
+	if (!partition_failed(lane->log)) {
 		lane_publish(lane);
 		answer_forced(lane);
 		tell_readers(lane);
-		write_lane(lane);
-		begin_due_barrier(lane);
 	}
-	resume_stalled(lane->worker);
+	after_job(lane);
 }
 
 static void
@@ -321,7 +334,7 @@ barrier_done(struct job *job)
 		board_add(&counters->fsync_failures, 1);
 		lane_report(lane, BOARD_FORCE, errno, "forcing the log to disk failed");
 	}
-	after_job(lane);
+	after_force(lane);
 }
 
 static void
@@ -347,6 +360,71 @@ begin_due_barrier(struct lane *lane)
 	deadline_ns = commit_deadline_ns(&lane->commit);
 	if (deadline_ns < lane->worker->flush_deadline_ns)
 		lane->worker->flush_deadline_ns = deadline_ns;
+}
+
+static struct lane *
+lane_of_upkeep(struct job *job)
+{
+	return (struct lane *)((char *)job - offsetof(struct lane, upkeep_job));
+}
+
+static void
+run_upkeep(struct job *job)
+{
+	partition_upkeep_run(&lane_of_upkeep(job)->upkeep);
+}
+
+/*
+ * Room could not be made: what waits for it is refused, as by a write that fails. When nothing had waited for it yet it is
+ * tried again when something does; not before, or a full disk would keep us busy.
+ */
+static void
+upkeep_failed(struct lane *lane, int error)
+{
+	if (partition_failed(lane->log)) {
+		lane_report(lane, BOARD_FORCE, error, "writing the log to disk failed");
+		fail(lane);
+	} else if (lane->upkeep_awaited) {
+		lane_report(lane, BOARD_WRITE, error, CANNOT_WRITE);
+		refuse_staged(lane, SIZE_MAX);
+	} else {
+		write_lane(lane);
+	}
+	begin_due_barrier(lane);
+	resume_stalled(lane->worker);
+}
+
+static void
+upkeep_done(struct job *job)
+{
+	struct lane *lane = lane_of_upkeep(job);
+
+	lane->upkeep_running = false;
+	if (partition_upkeep_finish(lane->log, &lane->upkeep) == 0)
+		after_job(lane);
+	else
+		upkeep_failed(lane, errno);
+}
+
+/* Begins it when it is due. `room_bytes`: so many are staged and wait for it, and it is. */
+static void
+begin_upkeep(struct lane *lane, int64_t room_bytes)
+{
+	if (lane->upkeep_running || !partition_upkeep_begin(lane->log, room_bytes, lane->worker->now_ns, &lane->upkeep))
+		return;
+	lane->upkeep_running = true;
+	lane->upkeep_awaited = room_bytes > 0;
+	lane->upkeep_job = (struct job){ run_upkeep, upkeep_done, NULL };
+	jobs_submit(lane->worker->jobs, &lane->upkeep_job);
+}
+
+/* What is staged comes first: it may wait for a roll, and a roll for no upkeep but the one under way. */
+static void
+begin_due_jobs(struct lane *lane)
+{
+	begin_due_barrier(lane);
+	if (lane->log != NULL && lane->roll == NULL && lane->to_write.first == NULL)
+		begin_upkeep(lane, 0);
 }
 
 static void
@@ -375,7 +453,7 @@ roll_done(struct job *job)
 	} else if (with_batch) {
 		written(lane, 1, lane->to_write.first->record_count, (int64_t)lane->to_write.first->staged_bytes);
 	}
-	after_job(lane);
+	after_force(lane);
 }
 
 /* The first staged batch is larger than a segment and gets segments of its own. A copy: the stage moves meanwhile. */
@@ -432,14 +510,13 @@ append_fitting(struct lane *lane)
 		written(lane, batches, records, bytes);
 		return;
 	}
-	lane_report(lane, BOARD_WRITE, errno, "cannot write (the records are refused; writing goes on by itself when the disk "
-	    "takes it again)");
+	lane_report(lane, BOARD_WRITE, errno, CANNOT_WRITE);
 	refuse_staged(lane, batches);
 }
 
 /*
- * Writes what is staged, until it is empty or a roll must come first. While a barrier is under way appends go on; a
- * roll waits for it.
+ * Writes what is staged, until it is empty or a roll or an upkeep must come first. While a barrier or an upkeep is under
+ * way appends go on; a roll waits for both.
  */
 static void
 write_lane(struct lane *lane)
@@ -458,6 +535,12 @@ write_lane(struct lane *lane)
 			append_fitting(lane);
 			continue;
 		}
+		if (fit == PARTITION_AHEAD) {
+			begin_upkeep(lane, (int64_t)staged_bytes(lane));
+			return;
+		}
+		if (lane->upkeep_running)
+			return;
 		if (!lane->commit.running)
 			begin_roll(lane, fit == PARTITION_ALONE);
 		if (lane->commit.running)
@@ -476,7 +559,7 @@ produce_write_all(struct worker *worker)
 		next = lane->next_dirty;
 		lane->dirty = false;
 		write_lane(lane);
-		begin_due_barrier(lane);
+		begin_due_jobs(lane);
 	}
 	resume_stalled(worker);
 }
@@ -501,7 +584,7 @@ produce_force_all(struct worker *worker)
 			continue;
 		if (!lane->commit.running && lane->commit.written_end > lane->commit.durable_end)
 			begin_barrier(lane);
-		if (lane->commit.running)
+		if (lane->commit.running || lane->upkeep_running)
 			finished = false;
 	}
 	return finished;

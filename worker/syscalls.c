@@ -33,6 +33,7 @@ struct syscalls syscalls = {
 	.ftruncate = ftruncate,
 	.fdatasync = fdatasync,
 	.fsync = fsync,
+	.sync_file_range = sync_file_range,
 	.rename = kernel_rename,
 	.unlink = kernel_unlink,
 	.sendfile = sendfile,

@@ -15,6 +15,7 @@ struct syscalls {
 	int (*ftruncate)(int fd, off_t size);
 	int (*fdatasync)(int fd);
 	int (*fsync)(int fd);			/* of directories */
+	int (*sync_file_range)(int fd, off_t position, off_t size, unsigned flags);
 	int (*rename)(int dir_fd, const char *from, const char *to);		/* renameat within one directory */
 	int (*unlink)(int dir_fd, const char *name);				/* unlinkat */
 	ssize_t (*sendfile)(int to_fd, int from_fd, off_t *position, size_t size);
