@@ -1,19 +1,11 @@
 /*
- * The data directory and the lock on it: `<data_dir>/lock`, held by flock on one open file description that the
- * workers inherit, so that it lasts as long as any of them runs. What stands in the file (pids) is for people and for
- * the message of a second broker; it never decides. Knows nothing else of what the directory holds.
- *
- *   pid of the supervisor | pid of worker 0 | pid of worker 1 | ...      lines of 32 bytes: digits, blanks, newline
- *
- * Each process writes its own line, when it starts and may wait for a disk: the supervisor's loop never does. A line can
- * be a dead one's, or a hole (zeros) when its worker has never run.
+ * The supervisor's hold on the data directory: that it is there, and its lock (common/lockfile.h), which the workers
+ * inherit. Knows nothing else of what the directory holds.
  */
 #ifndef SUPERVISOR_LOCK_H
 #define SUPERVISOR_LOCK_H
 
 #include <limits.h>
-
-enum { LOCK_LINE_BYTES = 32 };
 
 struct lock {
 	int descriptor;		/* -1: not held */

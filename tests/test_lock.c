@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/lockfile.h"
 #include "common/log.h"
 
 static char directory[64];
@@ -73,10 +74,10 @@ struct holder {
 static void
 write_worker_line(const struct lock *lock, int number, pid_t pid)
 {
-	char line[LOCK_LINE_BYTES + 1];
+	char line[LOCKFILE_LINE_BYTES + 1];
 
 	snprintf(line, sizeof(line), "%-31d\n", (int)pid);
-	if (pwrite(lock->descriptor, line, LOCK_LINE_BYTES, LOCK_LINE_BYTES * (1 + number)) != LOCK_LINE_BYTES)
+	if (pwrite(lock->descriptor, line, LOCKFILE_LINE_BYTES, LOCKFILE_LINE_BYTES * (1 + number)) != LOCKFILE_LINE_BYTES)
 		_exit(1);
 }
 
@@ -131,14 +132,14 @@ START_TEST(makes_the_directory_and_the_file)
 	snprintf(path, sizeof(path), "%s/lock", data_dir);
 	ck_assert_int_eq(stat(path, &st), 0);
 	ck_assert_int_eq(st.st_mode & 07777, 0640);
-	ck_assert_int_eq(st.st_size, LOCK_LINE_BYTES);
+	ck_assert_int_eq(st.st_size, LOCKFILE_LINE_BYTES);
 	file = fopen(path, "r");
 	ck_assert_ptr_nonnull(file);
-	ck_assert_uint_eq(fread(text, 1, sizeof(text) - 1, file), LOCK_LINE_BYTES);
+	ck_assert_uint_eq(fread(text, 1, sizeof(text) - 1, file), LOCKFILE_LINE_BYTES);
 	fclose(file);
 	ck_assert_int_eq(sscanf(text, "%d", &pid), 1);
 	ck_assert_int_eq(pid, getpid());
-	ck_assert_int_eq(text[LOCK_LINE_BYTES - 1], '\n');
+	ck_assert_int_eq(text[LOCKFILE_LINE_BYTES - 1], '\n');
 	lock_free(&lock);
 }
 END_TEST
@@ -157,7 +158,7 @@ START_TEST(old_lines_are_gone)
 	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
 	snprintf(path, sizeof(path), "%s/lock", data_dir);
 	ck_assert_int_eq(stat(path, &st), 0);
-	ck_assert_int_eq(st.st_size, LOCK_LINE_BYTES);
+	ck_assert_int_eq(st.st_size, LOCKFILE_LINE_BYTES);
 	lock_free(&lock);
 }
 END_TEST
@@ -248,6 +249,27 @@ START_TEST(a_zombie_is_not_named_and_a_worker_is)
 }
 END_TEST
 
+START_TEST(a_look_tells_whether_it_is_held_and_holds_nothing)
+{
+	struct holder holder = hold("logbroker");
+	char path[PATH_MAX], names[64], text[64];
+	struct lock lock;
+	int fd = lockfile_open(data_dir, O_RDONLY, path);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(lockfile_is_held(fd), 1);
+	ck_assert_int_eq(lockfile_holders(fd, names, sizeof(names)), 1);
+	snprintf(text, sizeof(text), "%d logbroker", (int)holder.pid);
+	ck_assert_str_eq(names, text);
+	reap(&holder);
+	ck_assert_int_eq(lockfile_is_held(fd), 0);
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
+	ck_assert_int_eq(lockfile_is_held(fd), 1);
+	close(fd);
+	lock_free(&lock);
+}
+END_TEST
+
 /* A pid in the file that belongs to something else by now is neither named nor in the way. */
 START_TEST(bug_H10_reused_pids)
 {
@@ -315,6 +337,7 @@ main(void)
 	tcase_add_test(tcase, bug_H11_the_holder_is_named);
 	tcase_add_test(tcase, bug_H11_not_stale_after_a_kill);
 	tcase_add_test(tcase, a_zombie_is_not_named_and_a_worker_is);
+	tcase_add_test(tcase, a_look_tells_whether_it_is_held_and_holds_nothing);
 	tcase_add_test(tcase, bug_H10_reused_pids);
 	tcase_add_test(tcase, only_a_regular_file_will_do);
 	tcase_add_test(tcase, garbage_in_the_file_is_no_obstacle);

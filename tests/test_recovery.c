@@ -112,6 +112,25 @@ START_TEST(A11_nothing_comes_back_from_the_dead)
 }
 END_TEST
 
+START_TEST(a_copy_that_root_makes_is_the_owners)
+{
+	char copy[LOGKIT_PATH_BYTES];
+	struct stat st;
+
+	if (geteuid() != 0)
+		return;
+	make_log(RECORD_CRC32C, 6, 64);
+	ck_assert_int_eq(chown(path, 4711, 4712), 0);
+	logkit_flip(path, 2 * 72 + 20);
+	logkit_open(&kit);
+	logkit_file_path(&kit, "00000000000000000000.cut", copy);
+	ck_assert_int_eq(stat(copy, &st), 0);
+	ck_assert_uint_eq(st.st_uid, 4711);
+	ck_assert_uint_eq(st.st_gid, 4712);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(bug_A2_every_length_of_the_last_segment)
 {
 	size_t bytes;
@@ -861,6 +880,7 @@ add_tests(TCase *tests)
 {
 	tcase_add_loop_test(tests, A11_last_record_torn_at_every_byte, 0, 2 * FORMATS);
 	tcase_add_test(tests, A11_nothing_comes_back_from_the_dead);
+	tcase_add_test(tests, a_copy_that_root_makes_is_the_owners);
 	tcase_add_loop_test(tests, bug_A2_every_length_of_the_last_segment, 0, FORMATS);
 	tcase_add_loop_test(tests, bug_A5_impossible_lengths, 0, FORMATS);
 	tcase_add_test(tests, bug_A21_second_page_of_the_last_record_zeroed);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "worker/segment.h"
@@ -73,6 +74,17 @@ copy_bytes(int to_fd, int from_fd, int64_t from, int64_t to)
 	return syscalls.fdatasync(to_fd);
 }
 
+/* A copy that root makes for the broker (logbroker repair) is the broker's: it must read it at its next start. */
+static void
+give_to_owner(int copy, int fd)
+{
+	struct stat st;
+
+	/* Where that is not allowed we are the broker, under a user of its own choice. */
+	if (fstat(fd, &st) == 0 && st.st_uid != geteuid() && fchown(copy, st.st_uid, st.st_gid) == -1)
+		return;
+}
+
 /* Copies the bytes into a new file, forced, under a temporary name first: a copy under its name is a whole one. */
 static int
 write_copy(int dir_fd, int fd, int64_t base, int64_t from, int64_t to, const char *name)
@@ -84,6 +96,7 @@ write_copy(int dir_fd, int fd, int64_t base, int64_t from, int64_t to, const cha
 	copy = segment_create_file(dir_fd, temporary);
 	if (copy == -1)
 		return -1;
+	give_to_owner(copy, fd);
 	if (copy_bytes(copy, fd, from, to) == 0 && syscalls.rename(dir_fd, temporary, name) == 0) {
 		close(copy);
 		return 0;

@@ -102,9 +102,15 @@ add_leftover(struct listing *listing, const char *name)
 	return 0;
 }
 
+/* Who hears of what is no segment. */
+struct listener {
+	listing_note *note;
+	void *with;
+};
+
 /* One entry of the directory. Returns 0, or -1 with errno. */
 static int
-add_entry(struct listing *listing, int dir_fd, const char *directory, const char *name)
+add_entry(struct listing *listing, int dir_fd, const struct listener *listener, const char *name)
 {
 	int64_t base = parse_base(name);
 	const char *suffix = base == -1 ? "" : name + BASE_DIGITS;
@@ -112,14 +118,18 @@ add_entry(struct listing *listing, int dir_fd, const char *directory, const char
 
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == -1)
 		return errno == ENOENT ? 0 : -1;
-	if (!S_ISREG(st.st_mode))
-		listing_report_foreign(directory, name, "not a regular file");
-	else if (strcmp(suffix, ".log") == 0)
+	if (!S_ISREG(st.st_mode)) {
+		listener->note(listener->with, LISTING_FOREIGN, name, "not a regular file");
+	} else if (strcmp(suffix, ".log") == 0) {
 		return add_segment(listing, base, &st);
-	else if (strcmp(suffix, ".log.tmp") == 0 || strcmp(suffix, ".cut.tmp") == 0)
+	} else if (strcmp(suffix, ".log.tmp") == 0 || strcmp(suffix, ".cut.tmp") == 0) {
+		listener->note(listener->with, LISTING_LEFTOVER, name, NULL);
 		return add_leftover(listing, name);
-	else if (!is_cut(suffix))
-		listing_report_foreign(directory, name, "no segment has such a name");
+	} else if (is_cut(suffix)) {
+		listener->note(listener->with, LISTING_CUT, name, NULL);
+	} else {
+		listener->note(listener->with, LISTING_FOREIGN, name, "no segment has such a name");
+	}
 	return 0;
 }
 
@@ -133,7 +143,7 @@ by_base(const void *a, const void *b)
 }
 
 static int
-read_entries(struct listing *listing, DIR *dir, const char *directory)
+read_entries(struct listing *listing, DIR *dir, const struct listener *listener)
 {
 	for (;;) {
 		struct dirent *entry;
@@ -144,14 +154,15 @@ read_entries(struct listing *listing, DIR *dir, const char *directory)
 			return errno == 0 ? 0 : -1;
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
-		if (add_entry(listing, dirfd(dir), directory, entry->d_name) == -1)
+		if (add_entry(listing, dirfd(dir), listener, entry->d_name) == -1)
 			return -1;
 	}
 }
 
 int
-listing_read(struct listing *listing, int dir_fd, const char *name)
+listing_read_noting(struct listing *listing, int dir_fd, listing_note *note, void *with)
 {
+	const struct listener listener = { note, with };
 	/* A descriptor of its own: reading moves the place in the directory. */
 	int fd = syscalls.open(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	DIR *dir;
@@ -167,7 +178,7 @@ listing_read(struct listing *listing, int dir_fd, const char *name)
 		errno = error;
 		return -1;
 	}
-	error = read_entries(listing, dir, name) == -1 ? errno : 0;
+	error = read_entries(listing, dir, &listener) == -1 ? errno : 0;
 	closedir(dir);
 	if (error != 0) {
 		listing_free(listing);
@@ -177,6 +188,19 @@ listing_read(struct listing *listing, int dir_fd, const char *name)
 	if (listing->count > 0)
 		qsort(listing->segments, listing->count, sizeof(*listing->segments), by_base);
 	return 0;
+}
+
+static void
+log_foreign(void *with, enum listing_kind kind, const char *entry, const char *why)
+{
+	if (kind == LISTING_FOREIGN)
+		listing_report_foreign(with, entry, why);
+}
+
+int
+listing_read(struct listing *listing, int dir_fd, const char *name)
+{
+	return listing_read_noting(listing, dir_fd, log_foreign, (void *)(uintptr_t)name);
 }
 
 void

@@ -33,6 +33,20 @@ struct listing {
 
 /* Reads the directory; `name` is its name for log lines. Returns 0, or -1 with errno and nothing to free. */
 int listing_read(struct listing *listing, int dir_fd, const char *name);
+
+/* What an entry is that is no segment. */
+enum listing_kind {
+	LISTING_FOREIGN,
+	LISTING_LEFTOVER,
+	LISTING_CUT,
+};
+
+/* Hears of each of them, in no order; `why` an entry is foreign, else NULL. */
+typedef void listing_note(void *with, enum listing_kind kind, const char *entry, const char *why);
+
+/* The same, with everything that is no segment told to `note` instead of the log. */
+int listing_read_noting(struct listing *listing, int dir_fd, listing_note *note, void *with);
+
 void listing_free(struct listing *listing);
 
 /* Takes a segment out: it turned out not to belong to this log. */

@@ -16,6 +16,7 @@
 
 #include "common/channel.h"
 #include "common/clock.h"
+#include "common/lockfile.h"
 #include "common/log.h"
 #include "common/message.h"
 #include "worker/connections.h"
@@ -25,7 +26,7 @@
 #include "worker/produce.h"
 #include "worker/worker.h"
 
-enum { HEARTBEAT_S = 1, STOP_LOOK_MS = 2, LOCK_LINE_BYTES = 32 };
+enum { HEARTBEAT_S = 1, STOP_LOOK_MS = 2 };
 
 struct process {
 	struct worker worker;
@@ -262,10 +263,7 @@ assign_events(struct process *p)
 static void
 sign_lock(const struct worker *worker)
 {
-	char line[LOCK_LINE_BYTES + 1];
-
-	snprintf(line, sizeof(line), "%-31d\n", (int)getpid());
-	if (pwrite(MESSAGE_LOCK_FD, line, LOCK_LINE_BYTES, (off_t)LOCK_LINE_BYTES * (1 + worker->number)) < 0)
+	if (lockfile_write_line(MESSAGE_LOCK_FD, 1 + worker->number) != 0)
 		log_warning("cannot write the lock file: %s; another supervisor could not name this process", strerror(errno));
 }
 
