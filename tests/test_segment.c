@@ -212,6 +212,21 @@ START_TEST(the_content_ends_behind_the_last_byte_that_is_not_zero)
 }
 END_TEST
 
+START_TEST(the_content_of_a_terabyte_that_is_a_hole_ends_soon)
+{
+	int64_t terabyte = (int64_t)1 << 40, middle = 700 * ((int64_t)1 << 30) + 11;
+	int fd = new_file();
+
+	ck_assert_int_eq(segment_truncate(fd, terabyte), 0);
+	ck_assert_int_eq(scan_content_end(fd, 0, terabyte), 0);
+	ck_assert_int_eq(segment_write(fd, "\1", 1, middle), 0);
+	ck_assert_int_eq(scan_content_end(fd, 0, terabyte), middle + 1);
+	ck_assert_int_eq(scan_content_end(fd, middle + 1, terabyte), middle + 1);
+	close(fd);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(a_record_is_found_behind_a_wrong_length)
 {
 	size_t bytes;
@@ -269,6 +284,7 @@ main(void)
 	tcase_add_test(tests, a_segment_is_closed_with_its_last_reference);
 	tcase_add_loop_test(tests, a_scan_counts_what_is_valid, 0, FORMATS);
 	tcase_add_test(tests, the_content_ends_behind_the_last_byte_that_is_not_zero);
+	tcase_add_test(tests, the_content_of_a_terabyte_that_is_a_hole_ends_soon);
 	tcase_add_test(tests, a_record_is_found_behind_a_wrong_length);
 	tcase_add_test(tests, looking_for_a_record_is_bounded);
 	srunner_run_all(runner, CK_NORMAL);

@@ -1,102 +1,18 @@
 /* Scanning segment files. */
 #include "worker/scan.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "worker/piece.h"
 #include "worker/segment.h"
 
 enum {
-	PIECE_BYTES = 1024 * 1024,
 	/* What scan_holds_record sums up at most before it gives up: some hundredths of a second. */
 	SUMMED_MAX_BYTES = 256 * 1024 * 1024,
 };
-
-/* A stretch of the file in memory. */
-struct piece {
-	int fd;
-	int64_t file_bytes;
-	int64_t position;	/* in the file, of bytes[0] */
-	uint8_t *bytes;
-	size_t filled;
-	size_t capacity;
-};
-
-static int
-piece_init(struct piece *piece, int fd, int64_t file_bytes)
-{
-	size_t capacity = file_bytes < PIECE_BYTES ? (size_t)file_bytes + 1 : PIECE_BYTES;
-
-	*piece = (struct piece){ .fd = fd, .file_bytes = file_bytes, .capacity = capacity };
-	piece->bytes = malloc(capacity);
-	return piece->bytes == NULL ? -1 : 0;
-}
-
-static size_t
-piece_left(const struct piece *piece, int64_t position)
-{
-	return piece->filled - (size_t)(position - piece->position);
-}
-
-/* Makes room for `wanted` bytes, which is at most a record's. */
-static int
-piece_reserve(struct piece *piece, size_t wanted)
-{
-	uint8_t *bytes;
-
-	if (wanted <= piece->capacity)
-		return 0;
-	bytes = realloc(piece->bytes, wanted);
-	if (bytes == NULL)
-		return -1;
-	piece->bytes = bytes;
-	piece->capacity = wanted;
-	return 0;
-}
-
-/* Makes `wanted` bytes at `position` (within the piece or at its end) available, or all that the file has. */
-static int
-piece_fill(struct piece *piece, int64_t position, size_t wanted)
-{
-	size_t kept = piece_left(piece, position);
-	int64_t rest = piece->file_bytes - position;
-	size_t reading;
-	ssize_t n;
-
-	if (kept >= wanted || (int64_t)kept == rest)
-		return 0;
-	memmove(piece->bytes, piece->bytes + (piece->filled - kept), kept);
-	piece->position = position;
-	piece->filled = kept;
-	if (piece_reserve(piece, rest < (int64_t)wanted ? (size_t)rest : wanted) == -1)
-		return -1;
-	reading = piece->capacity - kept;
-	if ((int64_t)reading > rest - (int64_t)kept)
-		reading = (size_t)(rest - (int64_t)kept);
-	n = segment_read(piece->fd, piece->bytes + kept, reading, position + (int64_t)kept);
-	if (n == -1)
-		return -1;
-	piece->filled += (size_t)n;
-	if ((size_t)n < reading)
-		piece->file_bytes = piece->position + (int64_t)piece->filled;
-	return 0;
-}
-
-/* The verdict on the record at `position`, with all of it in memory that the file has. */
-static int
-judge(struct piece *piece, enum record_format format, int64_t position, enum record_verdict *verdict, size_t *bytes)
-{
-	*bytes = RECORD_HEADER_MAX_BYTES;
-	for (int i = 0; i < 2; i++) {
-		if (piece_fill(piece, position, *bytes) == -1)
-			return -1;
-		*verdict = record_check(format, piece->bytes + (position - piece->position),
-		    piece_left(piece, position), bytes);
-		if (*verdict != RECORD_INCOMPLETE)
-			break;
-	}
-	return 0;
-}
 
 int
 scan_records(int fd, enum record_format format, int64_t base, int64_t file_bytes, struct index *index,
@@ -111,7 +27,7 @@ scan_records(int fd, enum record_format format, int64_t base, int64_t file_bytes
 	for (;;) {
 		size_t bytes;
 
-		done = judge(&piece, format, scan->position, &scan->verdict, &bytes);
+		done = piece_judge(&piece, format, scan->position, &scan->verdict, &bytes);
 		if (done == -1)
 			break;
 		if (scan->verdict != RECORD_VALID) {
@@ -125,7 +41,7 @@ scan_records(int fd, enum record_format format, int64_t base, int64_t file_bytes
 		scan->records++;
 		scan->position += (int64_t)bytes;
 	}
-	free(piece.bytes);
+	piece_free(&piece);
 	return done;
 }
 
@@ -138,8 +54,8 @@ scan_first(int fd, enum record_format format, int64_t file_bytes, enum record_ve
 
 	if (piece_init(&piece, fd, file_bytes) == -1)
 		return -1;
-	done = judge(&piece, format, 0, verdict, &bytes);
-	free(piece.bytes);
+	done = piece_judge(&piece, format, 0, verdict, &bytes);
+	piece_free(&piece);
 	return done;
 }
 
@@ -150,6 +66,17 @@ last_content(const uint8_t *p, size_t size)
 	while (size > 0 && p[size - 1] == 0)
 		size--;
 	return size;
+}
+
+/* The first place from `position` on that is not in a hole of the file. */
+static int64_t
+behind_hole(int fd, int64_t position, int64_t file_bytes)
+{
+	off_t data = lseek(fd, position, SEEK_DATA);
+
+	if (data == -1)
+		return errno == ENXIO ? file_bytes : position;
+	return data;
 }
 
 int64_t
@@ -172,6 +99,9 @@ scan_content_end(int fd, int64_t position, int64_t file_bytes)
 		if (content > 0)
 			end = position + (int64_t)content;
 		position += n;
+		/* What is preallocated can be a terabyte. */
+		if (content == 0)
+			position = behind_hole(fd, position, file_bytes);
 	}
 	free(bytes);
 	return n == -1 ? -1 : end;
