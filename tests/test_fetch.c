@@ -92,7 +92,7 @@ conn_resume_all(struct connections *set)
 }
 
 void
-jobs_submit(struct jobs *jobs, struct job *job)
+jobs_submit_read(struct jobs *jobs, struct job *job)
 {
 	(void)jobs;
 	ck_assert_ptr_null(submitted);

@@ -63,6 +63,13 @@ submit(struct test_job *t, void (*run)(struct job *), void (*done)(struct job *)
 }
 
 static void
+submit_read(struct test_job *t, void (*run)(struct job *), void (*done)(struct job *))
+{
+	t->job = (struct job){ run, done, NULL };
+	jobs_submit_read(jobs, &t->job);
+}
+
+static void
 collect_until(int count)
 {
 	while (done_count < count) {
@@ -241,6 +248,77 @@ START_TEST(first_come_first_run)
 }
 END_TEST
 
+/* Reads that hang leave the other threads to the other jobs, all of them. */
+START_TEST(reads_never_take_all_threads)
+{
+	enum { READS = 30, OTHERS = JOBS_THREADS_MAX - JOBS_READS_MAX };
+	struct test_job others[OTHERS];
+
+	for (int i = 0; i < READS; i++) {
+		list[i] = (struct test_job){ .number = i };
+		submit_read(&list[i], run_gate, count_done);
+	}
+	wait_for_waiting(JOBS_READS_MAX);
+	for (int i = 0; i < MANY - READS; i++) {
+		list[READS + i] = (struct test_job){ .number = i };
+		submit(&list[READS + i], run_square, count_done);
+	}
+	collect_until(MANY - READS);
+	ck_assert_int_eq(gate_waiting_most, JOBS_READS_MAX);
+	for (int i = 0; i < OTHERS; i++) {
+		others[i] = (struct test_job){ .number = i };
+		submit(&others[i], run_gate, count_done);
+	}
+	wait_for_waiting(JOBS_THREADS_MAX);
+	open_gate();
+	collect_until(MANY + OTHERS);
+	ck_assert_int_le(gate_waiting_most, JOBS_THREADS_MAX);
+}
+END_TEST
+
+/* Each read needs the others to run at the same time, whatever else is idle or busy. */
+START_TEST(as_many_reads_at_once_as_there_may_be)
+{
+	for (int round = 0; round < 200; round++) {
+		jobs_free(jobs);
+		begin();
+		list[0] = (struct test_job){ .number = 0 };
+		submit(&list[0], run_square, count_done);
+		if (round % 2 == 0)
+			collect_until(1);
+		for (int i = 1; i <= JOBS_READS_MAX; i++) {
+			list[i] = (struct test_job){ .number = i };
+			submit_read(&list[i], run_gate, count_done);
+		}
+		wait_for_waiting(JOBS_READS_MAX);
+		open_gate();
+		collect_until(1 + JOBS_READS_MAX);
+	}
+}
+END_TEST
+
+/* All reads but one stand at the gate: the one that is left shows the order. */
+START_TEST(reads_too_come_in_order)
+{
+	struct test_job gates[JOBS_READS_MAX - 1];
+
+	for (int i = 0; i < JOBS_READS_MAX - 1; i++) {
+		gates[i] = (struct test_job){ .number = i };
+		submit_read(&gates[i], run_gate, count_done);
+	}
+	wait_for_waiting(JOBS_READS_MAX - 1);
+	for (int i = 0; i < MANY; i++) {
+		list[i] = (struct test_job){ .number = i };
+		submit_read(&list[i], run_note_order, count_done);
+	}
+	collect_until(MANY);
+	for (int i = 0; i < MANY; i++)
+		ck_assert_int_eq(order[i], i);
+	open_gate();
+	collect_until(MANY + JOBS_READS_MAX - 1);
+}
+END_TEST
+
 static void
 again(struct job *job)
 {
@@ -331,6 +409,9 @@ main(void)
 	tcase_add_test(tests, idle_threads_are_counted_once);
 	tcase_add_test(tests, never_more_than_may_be);
 	tcase_add_test(tests, first_come_first_run);
+	tcase_add_test(tests, reads_never_take_all_threads);
+	tcase_add_test(tests, as_many_reads_at_once_as_there_may_be);
+	tcase_add_test(tests, reads_too_come_in_order);
 	tcase_add_test(tests, a_job_may_be_submitted_again_in_its_done);
 	tcase_add_test(tests, a_job_may_be_freed_in_its_done);
 	tcase_add_test(tests, signals_belong_to_the_loop);

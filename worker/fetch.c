@@ -140,7 +140,7 @@ load(struct lane *lane, int64_t offset)
 		return CODEC_STORAGE_FAILURE;
 	}
 	lane->load_job = (struct job){ run_load, load_done, NULL };
-	jobs_submit(lane->worker->jobs, &lane->load_job);
+	jobs_submit_read(lane->worker->jobs, &lane->load_job);
 	return CODEC_NONE;
 }
 

@@ -1,4 +1,4 @@
-/* A queue, a few threads and an eventfd; see jobs.h. */
+/* Two queues, a few threads and an eventfd; see jobs.h. */
 #include "worker/jobs.h"
 
 #include <errno.h>
@@ -14,12 +14,15 @@
 
 struct list {
 	struct job *first, *last;
+	size_t count;
 };
 
 struct jobs {
 	pthread_mutex_t mutex;
-	pthread_cond_t work;		/* waiting has grown, or ending is set */
+	pthread_cond_t work;		/* waiting or reads have grown, or ending is set */
 	struct list waiting;
+	struct list reads;		/* waiting, too */
+	size_t reads_running;
 	struct list finished;
 	size_t idle_threads;
 	bool ending;
@@ -38,6 +41,7 @@ list_append(struct list *list, struct job *job)
 	else
 		list->last->next = job;
 	list->last = job;
+	list->count++;
 }
 
 static struct job *
@@ -48,6 +52,7 @@ list_pop(struct list *list)
 	list->first = job->next;
 	if (list->first == NULL)
 		list->last = NULL;
+	list->count--;
 	return job;
 }
 
@@ -90,6 +95,15 @@ tell_loop(struct jobs *jobs)
 		log_fatal(1, "eventfd: cannot wake the loop: error %d", errno);
 }
 
+/* How many of the waiting jobs may begin now? */
+static size_t
+runnable(const struct jobs *jobs)
+{
+	size_t reads_free = JOBS_READS_MAX - jobs->reads_running;
+
+	return jobs->waiting.count + (jobs->reads.count < reads_free ? jobs->reads.count : reads_free);
+}
+
 static void *
 serve(void *argument)
 {
@@ -98,17 +112,21 @@ serve(void *argument)
 	pthread_mutex_lock(&jobs->mutex);
 	for (;;) {
 		struct job *job;
+		bool is_read;
 
 		jobs->idle_threads++;
-		while (jobs->waiting.first == NULL && !jobs->ending)
+		while (runnable(jobs) == 0 && !jobs->ending)
 			pthread_cond_wait(&jobs->work, &jobs->mutex);
 		jobs->idle_threads--;
-		if (jobs->waiting.first == NULL)
+		if (runnable(jobs) == 0)
 			break;
-		job = list_pop(&jobs->waiting);
+		is_read = jobs->waiting.count == 0;
+		job = list_pop(is_read ? &jobs->reads : &jobs->waiting);
+		jobs->reads_running += is_read;
 		pthread_mutex_unlock(&jobs->mutex);
 		job->run(job);
 		pthread_mutex_lock(&jobs->mutex);
+		jobs->reads_running -= is_read;
 		list_append(&jobs->finished, job);
 		tell_loop(jobs);
 	}
@@ -132,15 +150,16 @@ start_thread(struct jobs *jobs)
 	return error;
 }
 
-void
-jobs_submit(struct jobs *jobs, struct job *job)
+/* A thread that has been woken for a job and does not have it yet still counts as idle, and the job as waiting. */
+static void
+submit(struct jobs *jobs, struct list *list, struct job *job)
 {
 	bool needs_thread;
 	int error;
 
 	pthread_mutex_lock(&jobs->mutex);
-	list_append(&jobs->waiting, job);
-	needs_thread = jobs->idle_threads == 0 || jobs->waiting.first != job;
+	list_append(list, job);
+	needs_thread = runnable(jobs) > jobs->idle_threads;
 	pthread_cond_signal(&jobs->work);
 	pthread_mutex_unlock(&jobs->mutex);
 	jobs->outstanding++;
@@ -149,6 +168,18 @@ jobs_submit(struct jobs *jobs, struct job *job)
 		if (error != 0 && jobs->thread_count == 0)
 			log_fatal(1, "cannot start a thread for disk work: error %d; raise the limit on processes", error);
 	}
+}
+
+void
+jobs_submit(struct jobs *jobs, struct job *job)
+{
+	submit(jobs, &jobs->waiting, job);
+}
+
+void
+jobs_submit_read(struct jobs *jobs, struct job *job)
+{
+	submit(jobs, &jobs->reads, job);
 }
 
 void
@@ -161,7 +192,7 @@ jobs_collect(struct jobs *jobs)
 		log_fatal(1, "eventfd: cannot read: error %d", errno);
 	pthread_mutex_lock(&jobs->mutex);
 	finished = jobs->finished;
-	jobs->finished = (struct list){ NULL, NULL };
+	jobs->finished = (struct list){ NULL, NULL, 0 };
 	pthread_mutex_unlock(&jobs->mutex);
 	while (finished.first != NULL) {
 		struct job *job = list_pop(&finished);

@@ -15,7 +15,10 @@ struct job {
 
 struct jobs;
 
-enum { JOBS_THREADS_MAX = 8 };
+enum {
+	JOBS_THREADS_MAX = 8,
+	JOBS_READS_MAX = 4,	/* of them at once for what only reads: no barrier may stand behind a client that replays a log */
+};
 
 /* Threads are started as jobs need them, at most JOBS_THREADS_MAX. Returns NULL with errno. */
 struct jobs *jobs_new(void);
@@ -25,6 +28,9 @@ int jobs_fd(const struct jobs *jobs);
 
 /* Queues a job; first come, first run. The job must stay where it is until its `done` is called. Loop thread only. */
 void jobs_submit(struct jobs *jobs, struct job *job);
+
+/* The same for a job that reads on a client's behalf: in a queue of its own, at most JOBS_READS_MAX of them run at once. */
+void jobs_submit_read(struct jobs *jobs, struct job *job);
 
 /* Calls `done` of every job that has run. Loop thread only. */
 void jobs_collect(struct jobs *jobs);
