@@ -25,6 +25,8 @@ static struct logkit_fault fault;
 static int fault_seen;
 static bool fault_was_hit;
 static int call_counts[CALL_COUNT];
+static struct syscalls kernel;
+static enum logkit_memory memory;
 static char trace[64 * 1024];
 static size_t trace_used;
 
@@ -103,6 +105,8 @@ test_pread(int fd, void *to, size_t size, off_t position)
 
 	if (error > 0)
 		return fail_with(error);
+	if (memory == LOGKIT_COLD)
+		memory = LOGKIT_WARM;
 	return pread(fd, to, error == LOGKIT_SHORT ? (size + 1) / 2 : size, position);
 }
 
@@ -198,12 +202,51 @@ test_sendfile(int to_fd, int from_fd, off_t *position, size_t size)
 	return sendfile(to_fd, from_fd, position, error == LOGKIT_SHORT ? (size + 1) / 2 : size);
 }
 
+static int
+test_mincore(void *address, size_t size, unsigned char *pages)
+{
+	if (memory == LOGKIT_WARM)
+		return kernel.mincore(address, size, pages);
+	memset(pages, 0, (size + 4095) / 4096);
+	return 0;
+}
+
+static ssize_t
+test_pread_nowait(int fd, void *to, size_t size, off_t position)
+{
+	int error = meet(CALL_PREAD);
+
+	if (error > 0 || memory != LOGKIT_WARM)
+		return fail_with(error > 0 ? error : EAGAIN);
+	return kernel.pread_nowait(fd, to, error == LOGKIT_SHORT ? (size + 1) / 2 : size, position);
+}
+
+/* What is not named here is the kernel's. */
 static void
 use_table(void)
 {
-	syscalls = (struct syscalls){ .open = test_open, .mkdir = test_mkdir, .pread = test_pread,
-		.pwrite = test_pwrite, .ftruncate = test_ftruncate, .fdatasync = test_fdatasync, .fsync = test_fsync,
-		.sync_file_range = test_sync_file_range, .rename = test_rename, .unlink = test_unlink, .sendfile = test_sendfile };
+	if (kernel.open == NULL)
+		kernel = syscalls;
+	syscalls = kernel;
+	syscalls.open = test_open;
+	syscalls.mkdir = test_mkdir;
+	syscalls.pread = test_pread;
+	syscalls.pwrite = test_pwrite;
+	syscalls.ftruncate = test_ftruncate;
+	syscalls.fdatasync = test_fdatasync;
+	syscalls.fsync = test_fsync;
+	syscalls.sync_file_range = test_sync_file_range;
+	syscalls.rename = test_rename;
+	syscalls.unlink = test_unlink;
+	syscalls.sendfile = test_sendfile;
+	syscalls.mincore = test_mincore;
+	syscalls.pread_nowait = test_pread_nowait;
+}
+
+void
+logkit_set_memory(enum logkit_memory what)
+{
+	memory = what;
 }
 
 void
@@ -271,6 +314,7 @@ logkit_begin(struct logkit *kit, enum record_format format, int64_t segment_byte
 		.index_interval_bytes = 4096 };
 	kit->known = (struct partition_known){ .published_end = -1 };
 	use_table();
+	logkit_set_memory(LOGKIT_WARM);
 	logkit_set_fault((struct logkit_fault){ 0 });
 }
 

@@ -98,6 +98,14 @@ bool logkit_fault_hit(void);
 int logkit_calls(enum logkit_call call);
 const char *logkit_call_name(int call);
 
+/* What of the files is in memory, from now on. */
+enum logkit_memory {
+	LOGKIT_WARM,	/* what the kernel says */
+	LOGKIT_COLD,	/* nothing, until a read that waits has been made */
+	LOGKIT_FROZEN,	/* nothing, whatever is read */
+};
+void logkit_set_memory(enum logkit_memory what);
+
 /* Every changing call as "name file;": written since the last logkit_trace_begin. */
 void logkit_trace_begin(void);
 const char *logkit_trace(void);

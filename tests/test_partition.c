@@ -634,9 +634,108 @@ START_TEST(two_loads_of_one_segment)
 	ck_assert_int_eq(partition_load_finish(kit.p, second), 0);
 	ck_assert_int_eq(partition_load_finish(kit.p, first), 0);
 	ck_assert_int_eq(logkit_open_descriptors(), fds + 1);
-	ck_assert_ptr_null(partition_load_begin(kit.p, 30));
+	ck_assert_ptr_null(partition_load_begin(kit.p, 37));
+	ck_assert_int_eq(errno, EIO);
+	ck_assert_ptr_null(partition_load_begin(kit.p, -1));
 	ck_assert_int_eq(errno, EIO);
 	logkit_expect(&kit, 0, 36, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Begins and runs a load of that offset; what happens to the log meanwhile is the caller's. */
+static struct partition_load *
+begin_load(int64_t offset)
+{
+	struct partition_place place;
+	struct partition_load *load;
+
+	ck_assert_int_eq(partition_find(kit.p, offset, &place), PARTITION_COLD);
+	load = partition_load_begin(kit.p, offset);
+	ck_assert_ptr_nonnull(load);
+	return load;
+}
+
+static void
+expect_place(int64_t offset, int64_t position)
+{
+	struct partition_place place;
+
+	ck_assert_int_eq(partition_find(kit.p, offset, &place), PARTITION_FOUND);
+	ck_assert_int_eq(place.position, position);
+}
+
+/* One read brings it into memory, or is remembered where memory keeps nothing: whoever asks twice has got it. */
+START_TEST(a_place_that_is_not_in_memory_is_loaded)
+{
+	enum logkit_memory memories[] = { LOGKIT_COLD, LOGKIT_FROZEN };
+	int64_t record = (int64_t)record_header_bytes(RECORD_CRC32C) + 100;
+
+	logkit_begin(&kit, RECORD_CRC32C, 900 * record);
+	logkit_open(&kit);
+	logkit_append(&kit, 1000, 100);
+	for (int64_t offset = 1; offset < 1000; offset += 122) {
+		struct partition_load *load;
+
+		logkit_set_memory(memories[_i]);
+		load = begin_load(offset);
+		partition_load_run(load);
+		ck_assert_int_eq(partition_load_finish(kit.p, load), 0);
+		expect_place(offset, offset % 900 * record);
+		if (memories[_i] == LOGKIT_FROZEN) {
+			load = begin_load(offset + 1);
+			partition_load_run(load);
+			ck_assert_int_eq(partition_load_finish(kit.p, load), 0);
+			expect_place(offset + 1, (offset + 1) % 900 * record);
+			partition_load_finish(kit.p, begin_load(offset));
+		}
+	}
+	logkit_end(&kit);
+}
+END_TEST
+
+/* The job stands on nothing that the owner moves. */
+START_TEST(the_log_grows_while_a_place_is_sought)
+{
+	int64_t record = (int64_t)record_header_bytes(RECORD_CRC32C) + 100;
+	struct partition_load *load;
+
+	logkit_begin(&kit, RECORD_CRC32C, 5000 * record);
+	logkit_open(&kit);
+	logkit_append(&kit, 100, 100);
+	logkit_set_memory(LOGKIT_FROZEN);
+	load = begin_load(99);
+	logkit_append(&kit, 7000, 100);
+	partition_load_run(load);
+	ck_assert_int_eq(partition_load_finish(kit.p, load), 0);
+	expect_place(99, 99 * record);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_place_that_cannot_be_read_is_an_error_for_a_while)
+{
+	struct partition_place place;
+	struct partition_load *load;
+	int64_t rounds = 0;
+
+	four_segments(RECORD_CRC32C);
+	logkit_open(&kit);
+	logkit_set_memory(LOGKIT_FROZEN);
+	load = begin_load(30);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = 1, .error = EIO });
+	partition_load_run(load);
+	ck_assert(logkit_fault_hit());
+	ck_assert_int_eq(partition_load_finish(kit.p, load), 0);
+	ck_assert_int_eq(partition_find(kit.p, 30, &place), PARTITION_BROKEN);
+	ck_assert_int_eq(errno, EIO);
+	ck_assert_int_eq(partition_find(kit.p, 31, &place), PARTITION_COLD);
+	while (partition_find(kit.p, 30, &place) == PARTITION_BROKEN)
+		ck_assert_int_lt(rounds++, INT64_C(1) << 40);
+	load = begin_load(30);
+	partition_load_run(load);
+	ck_assert_int_eq(partition_load_finish(kit.p, load), 0);
+	ck_assert_int_eq(partition_find(kit.p, 30, &place), PARTITION_FOUND);
 	logkit_end(&kit);
 }
 END_TEST
@@ -841,6 +940,9 @@ main(void)
 	tcase_add_loop_test(one, a_segment_that_cannot_be_opened_is_tried_again, 0, 2);
 	tcase_add_test(one, many_segments_are_not_all_kept_open);
 	tcase_add_test(one, two_loads_of_one_segment);
+	tcase_add_loop_test(one, a_place_that_is_not_in_memory_is_loaded, 0, 2);
+	tcase_add_test(one, the_log_grows_while_a_place_is_sought);
+	tcase_add_test(one, a_place_that_cannot_be_read_is_an_error_for_a_while);
 	tcase_add_test(one, slices_outlive_the_log);
 	tcase_add_loop_test(one, modes_do_not_depend_on_the_umask, 0, 3);
 	tcase_add_test(one, descriptors_are_close_on_exec);

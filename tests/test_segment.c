@@ -2,6 +2,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -131,7 +132,36 @@ START_TEST(a_walk_stops_at_its_limit_the_end_and_damage)
 	/* The file has become shorter than it was. */
 	ck_assert_int_eq(segment_truncate(fd, (int64_t)(4000 * record)), 0);
 	ck_assert_int_eq(segment_locate(segment, 4999, &position), -1);
+	ck_assert_int_eq(errno, EAGAIN);
+	ck_assert_int_eq(segment_seek(segment, segment_mark(segment, 4999), (int64_t)bytes, 4999, &position), -1);
 	ck_assert_int_eq(errno, EBADMSG);
+	segment_drop(segment);
+	free(batch);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* From memory where it is there, from the disk where the caller may wait. */
+START_TEST(a_record_is_located_in_memory_or_sought_on_the_disk)
+{
+	size_t record = record_header_bytes(formats[_i]) + 100, bytes;
+	uint8_t *batch = logkit_batch(formats[_i], 7, 1000, 100, &bytes);
+	struct segment *segment;
+	int64_t position;
+	int fd = new_file();
+
+	ck_assert_int_eq(segment_write(fd, batch, bytes, 0), 0);
+	segment = segment_new(fd, 7, formats[_i], 4096);
+	ck_assert_int_eq(segment_walk(segment, (int64_t)bytes, INT64_MAX), 0);
+	logkit_set_memory(LOGKIT_FROZEN);
+	for (int64_t i = 0; i <= 1000; i++) {
+		bool marked = segment_mark(segment, 7 + i).offset == 7 + i;
+
+		ck_assert_int_eq(segment_locate(segment, 7 + i, &position), marked ? 0 : -1);
+		ck_assert(marked || errno == EAGAIN);
+		ck_assert_int_eq(segment_seek(segment, segment_mark(segment, 7 + i), (int64_t)bytes, 7 + i, &position), 0);
+		ck_assert_int_eq(position, i * (int64_t)record);
+	}
 	segment_drop(segment);
 	free(batch);
 	logkit_end(&kit);
@@ -149,6 +179,58 @@ START_TEST(a_segment_is_closed_with_its_last_reference)
 	segment_drop(segment);
 	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
 	segment_drop(NULL);
+	logkit_end(&kit);
+}
+END_TEST
+
+static int64_t
+there(struct segment *segment, int64_t position, int64_t bytes)
+{
+	return residency_bytes(&segment->residency, segment->fd, position, bytes);
+}
+
+/* Removes the file from the page cache; false when it has no disk to go to. */
+static bool
+evict(struct segment *segment)
+{
+	ck_assert_int_eq(fsync(segment->fd), 0);
+	for (int i = 0; i < 1000; i++) {
+		ck_assert_int_eq(posix_fadvise(segment->fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+		if (there(segment, 0, 1) == 0 && there(segment, RESIDENCY_MAX_BYTES, 1) == 0)
+			return true;
+	}
+	return false;
+}
+
+START_TEST(what_is_in_memory_is_told_and_not_brought_there)
+{
+	size_t size = 40 * 1024 * 1024;
+	uint8_t *bytes = calloc(1, size), byte;
+	struct segment *segment = segment_new(new_file(), 0, RECORD_CRC32C, 4096);
+	int64_t page = sysconf(_SC_PAGESIZE);
+
+	ck_assert_int_eq(segment_write(segment->fd, bytes, size / 2, 0), 0);
+	ck_assert_int_eq(there(segment, 0, 1000), 1000);
+	ck_assert_int_eq(there(segment, 5, INT64_MAX / 2), RESIDENCY_MAX_BYTES);
+	ck_assert_int_eq(there(segment, (int64_t)size / 2 - 10, 10), 10);
+	/* Behind what is mapped so far, too. */
+	ck_assert_int_eq(segment_write(segment->fd, bytes, size / 2, (int64_t)size / 2), 0);
+	ck_assert_int_eq(there(segment, (int64_t)size - 100000, 100000), 100000);
+	ck_assert_int_eq(there(segment, (int64_t)size, 1), 0);
+	if (evict(segment)) {
+		ck_assert_int_eq(there(segment, 100, 100000), 0);
+		ck_assert_int_eq(segment_read(segment->fd, &byte, 1, 100), 1);
+		/* Nothing more that the kernel might think of. */
+		ck_assert_int_eq(there(segment, 0, RESIDENCY_MAX_BYTES), page);
+		ck_assert_int_eq(there(segment, 100, RESIDENCY_MAX_BYTES), page - 100);
+		ck_assert_int_eq(there(segment, 100, page - 100), page - 100);
+		ck_assert_int_eq(there(segment, page, 1), 0);
+		ck_assert_int_eq(there(segment, (int64_t)size - 1, 1), 0);
+	} else {
+		printf("what_is_in_memory_is_told: half of it skipped: this file system has no disk\n");
+	}
+	segment_drop(segment);
+	free(bytes);
 	logkit_end(&kit);
 }
 END_TEST
@@ -281,7 +363,9 @@ main(void)
 	tcase_add_loop_test(tests, whole_reads_and_writes, 0, 2);
 	tcase_add_test(tests, a_file_is_created_in_place_of_a_leftover);
 	tcase_add_loop_test(tests, a_walk_stops_at_its_limit_the_end_and_damage, 0, FORMATS);
+	tcase_add_loop_test(tests, a_record_is_located_in_memory_or_sought_on_the_disk, 0, FORMATS);
 	tcase_add_test(tests, a_segment_is_closed_with_its_last_reference);
+	tcase_add_test(tests, what_is_in_memory_is_told_and_not_brought_there);
 	tcase_add_loop_test(tests, a_scan_counts_what_is_valid, 0, FORMATS);
 	tcase_add_test(tests, the_content_ends_behind_the_last_byte_that_is_not_zero);
 	tcase_add_test(tests, the_content_of_a_terabyte_that_is_a_hole_ends_soon);

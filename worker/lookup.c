@@ -1,4 +1,7 @@
-/* Looking up records: which segment, where in it, and opening the sealed ones that somebody reads. */
+/*
+ * Looking up records: which segment, where in it. The owner answers from memory; opening the sealed segments that somebody
+ * reads, and reading lengths that are on the disk, is a load's.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,7 +14,7 @@
 #include "worker/partition_state.h"
 
 enum {
-	/* So long a segment that could not be loaded for want of memory or descriptors is not tried again. */
+	/* So long a segment that could not be loaded, for want of memory or descriptors, or read is not tried again. */
 	LOAD_RETRY_NS = 100 * CLOCK_NS_PER_MS,
 	/* A log may have tens of thousands of segments; so many of the sealed ones stay open, the last read ones. */
 	LOADED_MAX = 16,
@@ -55,10 +58,18 @@ static enum partition_found
 find_in(const struct partition *p, struct segment *segment, int64_t readable_bytes, int64_t bytes_before,
     int64_t offset, struct partition_place *place)
 {
+	const struct located *located = &p->located;
 	int64_t position;
 
-	if (segment_locate(segment, offset, &position) == -1)
-		return broken(errno);
+	if (segment_locate(segment, offset, &position) == -1) {
+		if (errno != EAGAIN)
+			return broken(errno);
+		if (!located->known || located->offset != offset)
+			return PARTITION_COLD;
+		if (located->error != 0)
+			return clock_now_ns() < located->again_ns ? broken(located->error) : PARTITION_COLD;
+		position = located->position;
+	}
 	*place = (struct partition_place){ .segment = segment, .position = position,
 		.bytes_in_segment = readable_bytes - position, .bytes_behind = partition_visible_bytes(p) - bytes_before - position };
 	return PARTITION_FOUND;
@@ -145,20 +156,34 @@ struct partition_load {
 	int64_t limit;		/* base of the next segment */
 	enum record_format format;
 	int64_t index_interval_bytes;
+	bool opens;		/* the segment is not open yet */
+	int64_t offset;		/* the record to be found: */
+	struct index_mark mark;		/* from here on, */
+	int64_t end_position;		/* before there */
 
 	int error;			/* the segment could not be opened, or memory is out */
-	struct segment *segment;	/* else this, readable as far as the walk came */
+	struct segment *segment;	/* else this, readable as far as the walk came; a reference of the job's own */
 	int64_t file_bytes;
 	int damage;			/* errno that ended the walk; 0 = none */
+	struct located located;
 };
+
+/* The job may look at nothing of a segment that the owner changes meanwhile. */
+static void
+set_out(struct partition_load *load)
+{
+	load->mark = segment_mark(load->segment, load->offset);
+	load->end_position = load->segment->bytes;
+}
 
 struct partition_load *
 partition_load_begin(struct partition *p, int64_t offset)
 {
 	const struct sealed *sealed = partition_find_sealed(p, offset);
+	struct segment *segment = sealed == NULL ? p->active : sealed->segment;
 	struct partition_load *load;
 
-	if (sealed == NULL) {
+	if (offset < partition_log_start(p) || offset > partition_log_end(p)) {
 		errno = EIO;
 		return NULL;
 	}
@@ -166,10 +191,18 @@ partition_load_begin(struct partition *p, int64_t offset)
 	if (load == NULL)
 		return NULL;
 	load->dir_fd = p->dir_fd;
-	load->base = sealed->base;
-	load->limit = next_base(p, sealed);
+	load->offset = offset;
 	load->format = p->settings.record_format;
 	load->index_interval_bytes = p->settings.index_interval_bytes;
+	if (segment != NULL) {
+		segment_hold(segment);
+		load->segment = segment;
+		set_out(load);
+		return load;
+	}
+	load->opens = true;
+	load->base = sealed->base;
+	load->limit = next_base(p, sealed);
 	return load;
 }
 
@@ -191,19 +224,38 @@ open_segment(struct partition_load *load)
 	return 0;
 }
 
-void
-partition_load_run(struct partition_load *load)
+/* Returns 0, or -1 when there is nothing to look for a record in. */
+static int
+open_and_walk(struct partition_load *load)
 {
 	if (open_segment(load) == -1) {
 		load->error = errno;
-		return;
+		return -1;
 	}
-	if (segment_walk(load->segment, load->file_bytes, load->limit) == 0)
+	if (segment_walk(load->segment, load->file_bytes, load->limit) == -1) {
+		if (errno == ENOMEM)
+			load->error = ENOMEM;
+		else
+			load->damage = errno;
+	}
+	if (load->error != 0 || load->offset >= load->segment->end)
+		return -1;
+	set_out(load);
+	return 0;
+}
+
+void
+partition_load_run(struct partition_load *load)
+{
+	struct located *located = &load->located;
+
+	if (load->opens && open_and_walk(load) == -1)
 		return;
-	if (errno == ENOMEM)
-		load->error = ENOMEM;
-	else
-		load->damage = errno;
+	*located = (struct located){ .known = true, .offset = load->offset };
+	if (segment_seek(load->segment, load->mark, load->end_position, load->offset, &located->position) == -1) {
+		located->error = errno;
+		located->again_ns = clock_now_ns() + LOAD_RETRY_NS;
+	}
 }
 
 /* What a walk over a sealed segment can find: told once. */
@@ -243,25 +295,35 @@ report_unopened(const struct partition *p, struct sealed *sealed, int error)
 	sealed->reported = true;
 }
 
-int
-partition_load_finish(struct partition *p, struct partition_load *load)
+/* Returns 0, or an errno. */
+static int
+take_over(struct partition *p, struct partition_load *load)
 {
 	struct sealed *sealed = partition_find_sealed(p, load->base);
-	int error = load->error;
 
 	/* Gone meanwhile, or loaded by another job: then there is nothing to take over. */
 	if (sealed == NULL || sealed->base != load->base || sealed->segment != NULL)
-		error = 0;
-	else if (error != 0) {
-		sealed->load_error = error;
+		return 0;
+	if (load->error != 0) {
+		sealed->load_error = load->error;
 		sealed->load_again_ns = clock_now_ns() + LOAD_RETRY_NS;
-		report_unopened(p, sealed, error);
-	} else {
-		report_damage(p, sealed, load);
-		sealed->load_error = 0;
-		partition_keep_loaded(p, sealed, load->segment);
-		load->segment = NULL;
+		report_unopened(p, sealed, load->error);
+		return load->error;
 	}
+	report_damage(p, sealed, load);
+	sealed->load_error = 0;
+	partition_keep_loaded(p, sealed, load->segment);
+	load->segment = NULL;
+	return 0;
+}
+
+int
+partition_load_finish(struct partition *p, struct partition_load *load)
+{
+	int error = load->opens ? take_over(p, load) : 0;
+
+	if (load->located.known)
+		p->located = load->located;
 	segment_drop(load->segment);
 	free(load);
 	errno = error;

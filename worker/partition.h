@@ -166,7 +166,7 @@ struct partition_place {
 
 enum partition_found {
 	PARTITION_FOUND,
-	PARTITION_COLD,		/* that segment's file is not open or not indexed: run a load, then ask again */
+	PARTITION_COLD,		/* not open, not indexed, or not in memory: run a load, then ask again */
 	PARTITION_BROKEN,	/* damage, a missing segment, or behind the end of a failed partition: errno EIO or the like */
 };
 
@@ -180,8 +180,9 @@ enum partition_found partition_find(struct partition *partition, int64_t offset,
 void partition_slice(const struct partition_place *place, int64_t max_bytes, struct slice *slice);
 
 /*
- * Opening and indexing the sealed segment that holds `offset`; a few of them, the last read ones, stay open. Returns
- * NULL with errno: ENOMEM; EIO, no segment holds it.
+ * Finding the record `offset` where the disk must be asked: opens and indexes its segment if need be (a few of the sealed
+ * ones, the last read ones, stay open), and remembers where it begins, until the next load has ended. Returns NULL with
+ * errno: ENOMEM; EIO, no segment holds it.
  */
 struct partition_load *partition_load_begin(struct partition *partition, int64_t offset);
 void partition_load_run(struct partition_load *load);

@@ -26,6 +26,15 @@ struct sealed {
 	bool reported;		/* its damage has been logged */
 };
 
+/* Where a load has found a record: whoever asked for it comes again, and must not have to wait for the disk again. */
+struct located {
+	bool known;
+	int64_t offset;
+	int64_t position;
+	int error;		/* errno: it could not be read, and is not tried again before then; 0 = done */
+	int64_t again_ns;
+};
+
 struct partition {
 	int dir_fd;
 	char *name;
@@ -35,6 +44,7 @@ struct partition {
 	size_t sealed_capacity;
 	size_t loaded_count;		/* sealed segments that are open */
 	uint64_t reads;
+	struct located located;	/* by the last load */
 	struct segment *active;
 	int64_t bytes_before_active;
 	int64_t durable_end;		/* always within the active segment, as is its position */

@@ -23,6 +23,7 @@ struct window {
 	size_t capacity;
 	size_t filled;
 	int64_t position;	/* in the file, of buffer[0] */
+	struct residency *residency;	/* not NULL: what is not in memory is not read but EAGAIN */
 };
 
 void
@@ -50,6 +51,8 @@ segment_new(int fd, int64_t base, enum record_format format, int64_t index_inter
 	segment->base = base;
 	segment->end = base;
 	index_init(&segment->index, index_interval_bytes);
+	/* Left to itself the kernel would begin reading ahead in whatever thread touches a page, megabytes in the loop's. */
+	syscalls.fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
 	return segment;
 }
 
@@ -64,6 +67,7 @@ segment_drop(struct segment *segment)
 {
 	if (segment == NULL || atomic_fetch_sub_explicit(&segment->references, 1, memory_order_acq_rel) != 1)
 		return;
+	residency_end(&segment->residency);
 	close(segment->fd);
 	index_free(&segment->index);
 	free(segment);
@@ -207,6 +211,19 @@ segment_append(struct segment *segment, const uint8_t *records, size_t bytes, in
 	return 0;
 }
 
+/* Reads what is in memory of these bytes. Returns their number, or -1: EAGAIN, not even a length. */
+static ssize_t
+read_in_memory(struct residency *residency, int fd, void *to, size_t bytes, int64_t position)
+{
+	size_t there = (size_t)residency_bytes(residency, fd, position, (int64_t)bytes);
+	ssize_t n = there < LENGTH_BYTES ? 0 : syscalls.pread_nowait(fd, to, there, position);
+
+	if (n >= LENGTH_BYTES || (n == -1 && errno != EINTR))
+		return n;
+	errno = EAGAIN;
+	return -1;
+}
+
 /* The length word at `position`, all of it before `end`; or NULL with errno (EBADMSG: the file ends inside). */
 static const uint8_t *
 window_at(struct window *window, int fd, int64_t position, int64_t end)
@@ -215,7 +232,8 @@ window_at(struct window *window, int fd, int64_t position, int64_t end)
 
 	if (position < window->position || position + LENGTH_BYTES > window->position + (int64_t)window->filled) {
 		size_t wanted = left < (int64_t)window->capacity ? (size_t)left : window->capacity;
-		ssize_t n = segment_read(fd, window->buffer, wanted, position);
+		ssize_t n = window->residency == NULL ? segment_read(fd, window->buffer, wanted, position)
+		    : read_in_memory(window->residency, fd, window->buffer, wanted, position);
 
 		if (n == -1)
 			return NULL;
@@ -267,17 +285,21 @@ segment_walk(struct segment *segment, int64_t file_bytes, int64_t limit)
 	return bytes == -1 ? -1 : 0;
 }
 
-int
-segment_locate(const struct segment *segment, int64_t offset, int64_t *position)
+struct index_mark
+segment_mark(const struct segment *segment, int64_t offset)
 {
-	uint8_t buffer[LOCATE_WINDOW_BYTES];
-	struct window window = { .buffer = buffer, .capacity = sizeof(buffer) };
-	struct index_mark at = { .offset = segment->base };
+	if (segment->index.count == 0)
+		return (struct index_mark){ .offset = segment->base };
+	return index_nearest(&segment->index, offset);
+}
 
-	if (segment->index.count > 0)
-		at = index_nearest(&segment->index, offset);
+/* From the mark over the lengths to the record `offset`. */
+static int
+seek(const struct segment *segment, struct window *window, struct index_mark at, int64_t end_position, int64_t offset,
+    int64_t *position)
+{
 	while (at.offset < offset) {
-		int64_t bytes = step(segment, &window, at.position, segment->bytes);
+		int64_t bytes = step(segment, window, at.position, end_position);
 
 		if (bytes == -1)
 			return -1;
@@ -286,4 +308,23 @@ segment_locate(const struct segment *segment, int64_t offset, int64_t *position)
 	}
 	*position = at.position;
 	return 0;
+}
+
+int
+segment_locate(struct segment *segment, int64_t offset, int64_t *position)
+{
+	uint8_t buffer[LOCATE_WINDOW_BYTES];
+	struct window window = { .buffer = buffer, .capacity = sizeof(buffer), .residency = &segment->residency };
+
+	return seek(segment, &window, segment_mark(segment, offset), segment->bytes, offset, position);
+}
+
+int
+segment_seek(const struct segment *segment, struct index_mark mark, int64_t end_position, int64_t offset,
+    int64_t *position)
+{
+	uint8_t buffer[LOCATE_WINDOW_BYTES];
+	struct window window = { .buffer = buffer, .capacity = sizeof(buffer) };
+
+	return seek(segment, &window, mark, end_position, offset, position);
 }

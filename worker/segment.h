@@ -17,6 +17,7 @@
 #include "common/bytes.h"
 #include "common/record.h"
 #include "worker/index.h"
+#include "worker/residency.h"
 
 struct segment {
 	atomic_int references;
@@ -26,6 +27,7 @@ struct segment {
 	int64_t end;		/* offset behind the last record that is known here */
 	int64_t bytes;		/* position behind that record */
 	struct index index;
+	struct residency residency;	/* for the owner's questions alone */
 };
 
 enum {
@@ -37,7 +39,8 @@ enum {
 void segment_name(char *to, int64_t base);
 void segment_temporary_name(char *to, int64_t base);
 
-/* A segment without records, with one reference, the caller's. Takes over fd; or NULL, and fd stays the caller's. */
+/* A segment without records, with one reference, the caller's. Takes over fd, of which from now on the kernel reads only
+ * what is asked for; or NULL, and fd stays the caller's. */
 struct segment *segment_new(int fd, int64_t base, enum record_format format, int64_t index_interval_bytes);
 void segment_hold(struct segment *segment);
 /* Gives a reference back; with the last one the file is closed. NULL is allowed. */
@@ -85,7 +88,20 @@ int segment_append(struct segment *segment, const uint8_t *records, size_t bytes
  */
 int segment_walk(struct segment *segment, int64_t file_bytes, int64_t limit);
 
-/* Position of the record `offset`, base <= offset <= end. Returns 0, or -1 with errno as segment_walk's. */
-int segment_locate(const struct segment *segment, int64_t offset, int64_t *position);
+/*
+ * Position of the record `offset`, base <= offset <= end, found in memory. Returns 0, or -1 with errno: EAGAIN, the disk
+ * must be asked (segment_seek); or as segment_walk's.
+ */
+int segment_locate(struct segment *segment, int64_t offset, int64_t *position);
+
+/* The last mark at or before that record. */
+struct index_mark segment_mark(const struct segment *segment, int64_t offset);
+
+/*
+ * The same from that mark on, for any thread that holds the segment and may wait: looks at nothing of it that changes.
+ * `end_position` is the segment's. Returns 0, or -1 with errno as segment_walk's.
+ */
+int segment_seek(const struct segment *segment, struct index_mark mark, int64_t end_position, int64_t offset,
+    int64_t *position);
 
 #endif

@@ -1,10 +1,13 @@
 /* The storage's system calls as the kernel offers them; what a test replaces is a member of the table. */
 #include "worker/syscalls.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static int
@@ -25,6 +28,16 @@ kernel_unlink(int dir_fd, const char *name)
 	return unlinkat(dir_fd, name, 0);
 }
 
+/* Some file systems do not know the flag. Whoever calls has asked mincore before. */
+static ssize_t
+kernel_pread_nowait(int fd, void *to, size_t size, off_t position)
+{
+	struct iovec piece = { to, size };
+	ssize_t n = preadv2(fd, &piece, 1, position, RWF_NOWAIT);
+
+	return n == -1 && errno == EOPNOTSUPP ? pread(fd, to, size, position) : n;
+}
+
 struct syscalls syscalls = {
 	.open = kernel_open,
 	.mkdir = mkdirat,
@@ -37,4 +50,7 @@ struct syscalls syscalls = {
 	.rename = kernel_rename,
 	.unlink = kernel_unlink,
 	.sendfile = sendfile,
+	.mincore = mincore,
+	.pread_nowait = kernel_pread_nowait,
+	.fadvise = posix_fadvise,
 };

@@ -19,6 +19,9 @@ struct syscalls {
 	int (*rename)(int dir_fd, const char *from, const char *to);		/* renameat within one directory */
 	int (*unlink)(int dir_fd, const char *name);				/* unlinkat */
 	ssize_t (*sendfile)(int to_fd, int from_fd, off_t *position, size_t size);
+	int (*mincore)(void *address, size_t size, unsigned char *pages);
+	ssize_t (*pread_nowait)(int fd, void *to, size_t size, off_t position);	/* EAGAIN: not in memory any more */
+	int (*fadvise)(int fd, off_t position, off_t size, int advice);		/* posix_fadvise */
 };
 
 /* The table in use: the kernel's calls, unless a test has put others there. */
