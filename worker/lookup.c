@@ -301,8 +301,15 @@ take_over(struct partition *p, struct partition_load *load)
 {
 	struct sealed *sealed = partition_find_sealed(p, load->base);
 
-	/* Gone meanwhile, or loaded by another job: then there is nothing to take over. */
-	if (sealed == NULL || sealed->base != load->base || sealed->segment != NULL)
+	/* Gone meanwhile: the file is unlinked, or will be. */
+	if (sealed == NULL || sealed->base != load->base) {
+		if (load->segment != NULL)
+			partition_linger(p, load->segment);
+		load->segment = NULL;
+		return 0;
+	}
+	/* Loaded by another job: then there is nothing to take over. */
+	if (sealed->segment != NULL)
 		return 0;
 	if (load->error != 0) {
 		sealed->load_error = load->error;

@@ -25,6 +25,8 @@
 
 enum { DIRECTORY_MODE = 0750 };
 
+enum { CLOCK_SLACK_MS = 1000 };	/* a clock that is kept by the network may be set back a little at any time */
+
 /* Two hundred years in nanoseconds are still an int64_t; retention_age has at most one hundred. */
 static const int64_t AGE_MAX_MS = INT64_C(200) * 365 * 86400 * 1000;
 
@@ -85,22 +87,33 @@ open_directory(int data_fd, const char *name)
 	return syscalls.open(data_fd, name, flags, 0);
 }
 
-/* The log as recovery has found it. Takes over dir_fd and the active segment; NULL with neither when memory is out. */
-static struct partition *
-new_partition(int dir_fd, const char *name, const struct partition_settings *settings, const struct listing *listing,
-    struct segment *active)
+/* Times in the future make segments look younger than they are: said once, of all of them. */
+static void
+report_future(const char *name, const struct listing *listing)
 {
-	struct partition *p = calloc(1, sizeof(*p));
+	int64_t now_ms = clock_wall_ms(), latest_ms = now_ms;
+	size_t count = 0;
+
+	for (size_t i = 0; i < listing->count; i++) {
+		int64_t ms = listing->segments[i].last_append_ms;
+
+		count += ms > now_ms + CLOCK_SLACK_MS;
+		latest_ms = ms > latest_ms ? ms : latest_ms;
+	}
+	if (count > 0)
+		log_warning("%s: %zu segment%s written in the future, by up to %" PRId64 " s: the age of such a segment counts from "
+		    "now. Look after the machine's clock", name, count, count == 1 ? " was" : "s were",
+		    (latest_ms - now_ms) / 1000);
+}
+
+/* The segments as recovery has found them, those taken out again that had been taken out before. */
+static int
+take_listing(struct partition *p, const struct listing *listing, int64_t log_start)
+{
 	size_t sealed_count = listing->count == 0 ? 0 : listing->count - 1;
 
-	if (p == NULL || (p->name = strdup(name)) == NULL || reserve_sealed(p, sealed_count) == -1) {
-		if (p != NULL)
-			free(p->name);
-		free(p);
-		return NULL;
-	}
-	p->dir_fd = dir_fd;
-	p->settings = *settings;
+	if (reserve_sealed(p, sealed_count) == -1)
+		return -1;
 	for (size_t i = 0; i < sealed_count; i++) {
 		const struct listing_segment *segment = &listing->segments[i];
 		struct sealed *sealed = add_sealed(p, segment->base, segment->bytes);
@@ -108,14 +121,35 @@ new_partition(int dir_fd, const char *name, const struct partition_settings *set
 		sealed->last_append_ms = segment->last_append_ms;
 		sealed->last_append_ns = monotonic_ns(segment->last_append_ms);
 	}
-	p->active = active;
-	p->durable_end = active->end;
-	p->durable_position = active->bytes;
 	if (listing->count > 0) {
-		/* That of the first one is not told by anything: it is as young as the last one. */
+		/* Nothing tells about the first one: it is as young as the last one. */
 		p->first_append_ms = p->last_append_ms = listing->segments[sealed_count].last_append_ms;
 		p->first_append_ns = p->last_append_ns = monotonic_ns(p->last_append_ms);
 	}
+	return partition_retire_below(p, log_start);
+}
+
+/* The log as recovery has found it. Takes over dir_fd and the active segment; NULL with neither when memory is out. */
+static struct partition *
+new_partition(const struct recovery *r)
+{
+	struct partition *p = calloc(1, sizeof(*p));
+
+	if (p == NULL)
+		return NULL;
+	p->settings = *r->settings;
+	p->active = r->active;
+	p->durable_end = p->active->end;
+	p->durable_position = p->active->bytes;
+	p->name = strdup(r->name);
+	if (p->name == NULL || take_listing(p, r->listing, r->known->log_start) == -1) {
+		free(p->name);
+		free(p->sealed);
+		free(p);
+		return NULL;
+	}
+	p->dir_fd = r->dir_fd;
+	report_future(p->name, r->listing);
 	return p;
 }
 
@@ -137,7 +171,7 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 	}
 	recovery.dir_fd = dir_fd;
 	if (recovery_run(&recovery) == 0) {
-		opened->partition = new_partition(dir_fd, name, settings, &listing, recovery.active);
+		opened->partition = new_partition(&recovery);
 		if (opened->partition == NULL) {
 			segment_drop(recovery.active);
 			snprintf(opened->why, sizeof(opened->why), "out of memory");
@@ -158,6 +192,13 @@ partition_close(struct partition *p)
 	for (size_t i = 0; i < p->sealed_count; i++)
 		segment_drop(p->sealed[i].segment);
 	segment_drop(p->active);
+	while (p->lingering != NULL) {
+		struct segment *segment = p->lingering;
+
+		p->lingering = segment->next;
+		segment_drop(segment);
+	}
+	free(p->doomed);
 	close(p->dir_fd);
 	free(p->sealed);
 	free(p->name);
@@ -169,7 +210,9 @@ partition_close(struct partition *p)
 int64_t
 partition_log_start(const struct partition *p)
 {
-	return p->sealed_count > 0 ? p->sealed[0].base : p->active->base;
+	int64_t first = p->sealed_count > 0 ? p->sealed[0].base : p->active->base;
+
+	return first > p->least_start ? first : p->least_start;
 }
 
 int64_t
@@ -199,7 +242,7 @@ partition_visible_bytes(const struct partition *p)
 int64_t
 partition_size_bytes(const struct partition *p)
 {
-	return p->bytes_before_active + p->active->bytes;
+	return p->bytes_before_active + p->active->bytes - p->retired_bytes;
 }
 
 int64_t

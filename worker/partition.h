@@ -8,7 +8,8 @@
  * One owner: all functions are called by the thread that owns the partition, except the *_run functions, which
  * are the parts that wait for a disk. They belong on other threads and touch nothing but their own job. At most one
  * job of barrier and roll together is under way per partition, and at most one of upkeep and roll together: an upkeep
- * may run beside a barrier, nothing of these beside a roll. Loads may run beside all of them.
+ * may run beside a barrier, nothing of these beside a roll. Loads, and
+ * one job of retention.h, may run beside all of them.
  *
  * "log end" is the offset behind the last written record; "durable end" the one that a successful force has reached;
  * "visible end" the one up to which it is read: the log end, or with durable_only the durable end.
@@ -33,6 +34,9 @@ struct partition_settings {
 	int64_t index_interval_bytes;
 	bool mapped;			/* the active segment is written through a shared mapping */
 	bool durable_only;		/* readers see nothing that a power cut could take back */
+	int64_t segment_age_ms;		/* these three: 0 = off; see retention.h */
+	int64_t retention_bytes;
+	int64_t retention_age_ms;
 };
 
 enum { PARTITION_WHY_BYTES = 512 };
@@ -49,6 +53,9 @@ struct partition_known {
 	/* The high watermark that has been published since the machine's page cache was last lost; -1 = none. A log that
 	 * comes back with less has lost acknowledged data and stays closed. */
 	int64_t published_end;
+	/* The log start that has been published since the broker was started, 0 = none: what lies below does not come back, and
+	 * unlinking it is finished by retention. */
+	int64_t log_start;
 };
 
 /*
@@ -67,7 +74,8 @@ int64_t partition_log_start(const struct partition *partition);
 int64_t partition_log_end(const struct partition *partition);
 int64_t partition_durable_end(const struct partition *partition);
 int64_t partition_visible_end(const struct partition *partition);
-int64_t partition_visible_bytes(const struct partition *partition);	/* bytes of records up to there, in all segments */
+/* Bytes of records up to there; what has been retired since the log was opened counts on. */
+int64_t partition_visible_bytes(const struct partition *partition);
 int64_t partition_size_bytes(const struct partition *partition);	/* bytes of records in all segments */
 int64_t partition_unforced_bytes(const struct partition *partition);	/* bytes of records behind the durable end */
 int64_t partition_segments(const struct partition *partition);
@@ -156,7 +164,7 @@ int partition_roll_finish(struct partition *partition, struct partition_roll *ro
 struct partition_load;
 
 /* A place in the log where a reader stands. Borrows; valid until the owner next appends, finishes a roll or
- * a load, or closes. */
+ * a load, retires segments, or closes. */
 struct partition_place {
 	struct segment *segment;
 	int64_t position;

@@ -1,6 +1,6 @@
 /*
  * The inside of a partition, shared by the files that are its parts and by nobody else: partition.c (open, ends, append,
- * barrier, roll), lookup.c (find, load) and upkeep.c.
+ * barrier, roll), lookup.c (find, load), retention.c and upkeep.c.
  */
 #ifndef WORKER_PARTITION_STATE_H
 #define WORKER_PARTITION_STATE_H
@@ -16,7 +16,7 @@
 struct sealed {
 	int64_t base;
 	int64_t bytes;		/* of the file */
-	int64_t bytes_before;	/* of all segments ahead of it that were there when the log was opened or since */
+	int64_t bytes_before;	/* of all segments ahead of it that were there when the log was opened or since, retired or not */
 	int64_t last_append_ms;	/* by the wall clock, as recorded */
 	int64_t last_append_ns;	/* the same on CLOCK_MONOTONIC, on which ages are counted: may be negative */
 	struct segment *segment;	/* NULL: not loaded */
@@ -52,6 +52,13 @@ struct partition {
 	int64_t write_back_position;	/* in the active segment: before it, write-back has been begun */
 	int64_t first_append_ms, last_append_ms;	/* to the active segment; mean nothing while it is empty */
 	int64_t first_append_ns, last_append_ns;	/* the same on CLOCK_MONOTONIC */
+	int64_t least_start;		/* the log starts here or behind it: that had been published */
+	int64_t retired_bytes;		/* of segments that are out of the log, but in bytes_before */
+	int64_t *doomed;		/* bases of segments out of the log whose files are to be unlinked, oldest first */
+	size_t doomed_count;
+	size_t doomed_capacity;
+	struct segment *lingering;	/* out of the log and still open, by next; one reference each */
+	bool unlinks_unsure;		/* the directory could not be forced behind one: no more of them */
 	bool failed;
 	bool uncut;		/* a failed write may have left bytes behind the end */
 };
@@ -64,6 +71,12 @@ struct sealed *partition_find_sealed(const struct partition *p, int64_t offset);
 
 /* The segment is open and indexed from now on; takes over the reference. A few stay so, the last read ones. */
 void partition_keep_loaded(struct partition *p, struct sealed *sealed, struct segment *segment);
+
+/* The segment is out of the log: closes it, on a thread, when nobody reads it any more. Takes over the reference. */
+void partition_linger(struct partition *p, struct segment *segment);
+
+/* The log starts at `log_start` at least: what lies below is out of it. Returns 0, or -1 with errno ENOMEM. */
+int partition_retire_below(struct partition *p, int64_t log_start);
 
 /* Position in the active segment up to which it is read. */
 static inline int64_t

@@ -28,6 +28,7 @@ struct segment {
 	int64_t bytes;		/* position behind that record */
 	struct index index;
 	struct residency residency;	/* for the owner's questions alone */
+	struct segment *next;	/* in a list of the owner's */
 };
 
 enum {
