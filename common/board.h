@@ -19,7 +19,7 @@
 
 #include "common/codec.h"
 
-enum { BOARD_VERSION = 1 };
+enum { BOARD_VERSION = 2 };
 
 typedef _Atomic int64_t board_counter;
 
@@ -54,8 +54,9 @@ struct board_histogram {
 
 enum board_api { BOARD_PRODUCE, BOARD_FETCH, BOARD_METADATA, BOARD_OTHER, BOARD_API_COUNT };
 enum board_wakeup { BOARD_WAKEUP_DATA, BOARD_WAKEUP_TIMEOUT, BOARD_WAKEUP_STOP, BOARD_WAKEUP_END,
-	BOARD_WAKEUP_FAILURE, BOARD_WAKEUP_COUNT };
-enum board_operation { BOARD_OPEN_LOG, BOARD_READ, BOARD_WRITE, BOARD_FORCE, BOARD_ROLL, BOARD_OPERATION_COUNT };
+	BOARD_WAKEUP_FAILURE, BOARD_WAKEUP_RETENTION, BOARD_WAKEUP_COUNT };
+enum board_operation { BOARD_OPEN_LOG, BOARD_READ, BOARD_WRITE, BOARD_FORCE, BOARD_ROLL, BOARD_RETENTION,
+	BOARD_OPERATION_COUNT };
 
 struct board_worker {
 	/* Gauges: cleared by the supervisor when the worker has died. */

@@ -238,8 +238,10 @@ put_array(struct page *page, const struct pages_view *view, const char *name, co
 static void
 put_worker_sums(struct page *page, const struct pages_view *view)
 {
-	static const char *const causes[BOARD_WAKEUP_COUNT] = { "data", "timeout", "stop", "end", "failure" };
-	static const char *const operations[BOARD_OPERATION_COUNT] = { "open", "read", "write", "force", "roll" };
+	static const char *const causes[BOARD_WAKEUP_COUNT] = { "data", "timeout", "stop", "end", "failure",
+		"retention" };
+	static const char *const operations[BOARD_OPERATION_COUNT] = { "open", "read", "write", "force", "roll",
+		"retention" };
 
 	single(page, "connection_handoffs_total", "counter", "Connections that went on to the worker of another group.",
 	    SUM(view, handoffs));

@@ -417,6 +417,52 @@ START_TEST(a_hold_that_waits_for_a_segment_still_ends_in_time)
 }
 END_TEST
 
+/* ---- Retention ---- */
+
+static void
+keep(int64_t bytes)
+{
+	kit.settings.retention_bytes = bytes;
+	logkit_reopen(&kit);
+	lane.log = kit.p;
+}
+
+START_TEST(bug_C11_held_below_the_new_log_start)
+{
+	keep(1);
+	append(5);
+	for (int i = 0; i < 3; i++)
+		ck_assert(fetch(&conns[i], i == 2 ? 5 : i, 1000000, 60000, 1000000));
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	ck_assert_int_eq(partition_retire(kit.p, clock_now_ns()), 1);
+	fetch_wake_below(&lane, partition_log_start(kit.p));
+	expect_error(&conns[0], CODEC_OFFSET_OUT_OF_RANGE);
+	expect_error(&conns[1], CODEC_OFFSET_OUT_OF_RANGE);
+	ck_assert_int_eq(wakeups(BOARD_WAKEUP_RETENTION), 2);
+	/* Exactly at it there is nothing to be told. */
+	ck_assert(held(&conns[2]));
+	append(1);
+	fetch_wake(&conns[2].hold, BOARD_WAKEUP_TIMEOUT);
+	expect_answer(&conns[2], 6, 0, RECORD_BYTES);
+	ck_assert_int_eq(board_get(&counters.fetch_held), 0);
+}
+END_TEST
+
+/* It waits until its segment is open; then there is no such segment any more. */
+START_TEST(bug_C1_a_reader_whose_segment_goes_while_it_is_opened)
+{
+	append(25);
+	keep(1);
+	ck_assert(!fetch(&conns[0], 3, 1000, 1000, 0));
+	ck_assert_int_eq(partition_retire(kit.p, clock_now_ns()), 2);
+	run_job();
+	ck_assert_int_eq(resumed, 1);
+	ck_assert(fetch(&conns[0], 3, 1000, 1000, 0));
+	expect_error(&conns[0], CODEC_OFFSET_OUT_OF_RANGE);
+	ck_assert_int_eq(board_get(&counters.storage_errors[BOARD_READ]), 0);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -438,6 +484,8 @@ main(void)
 	tcase_add_test(tests, a_cold_segment_is_opened_first);
 	tcase_add_test(tests, a_batch_in_segments_of_its_own_wakes_with_data);
 	tcase_add_test(tests, a_hold_that_waits_for_a_segment_still_ends_in_time);
+	tcase_add_test(tests, bug_C11_held_below_the_new_log_start);
+	tcase_add_test(tests, bug_C1_a_reader_whose_segment_goes_while_it_is_opened);
 	suite_add_tcase(suite, tests);
 	return unit_run(suite);
 }

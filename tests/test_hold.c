@@ -165,6 +165,29 @@ START_TEST(all_of_them_whatever_they_wait_for)
 }
 END_TEST
 
+START_TEST(those_below_an_offset_whatever_they_wait_for)
+{
+	const struct hold *chain;
+
+	for (int64_t i = 0; i < 10; i++) {
+		held[i].offset = i;
+		hold_add(&holds, &held[i], lane, 100 - i);
+	}
+	ck_assert_ptr_null(hold_take_below(&holds, 0));
+	chain = hold_take_below(&holds, 4);
+	ck_assert_uint_eq(length(chain), 4);
+	for (const struct hold *h = chain; h != NULL; h = h->next)
+		ck_assert_int_lt(h->offset, 4);
+	/* The others are due when they were. */
+	hold_appended(&holds, 90);
+	ck_assert_ptr_null(hold_take_due(&holds));
+	hold_appended(&holds, 1);
+	ck_assert_ptr_eq(hold_take_due(&holds), &held[9]);
+	ck_assert_uint_eq(length(hold_take_below(&holds, INT64_MAX)), 5);
+	ck_assert_ptr_null(holds.first);
+}
+END_TEST
+
 /* What is held again while the chain is walked does not get into the chain. */
 START_TEST(held_again_while_the_chain_is_walked)
 {
@@ -200,6 +223,7 @@ main(void)
 	tcase_add_test(tests, removed_from_either_end_and_the_middle);
 	tcase_add_test(tests, removal_does_not_hide_the_others);
 	tcase_add_test(tests, all_of_them_whatever_they_wait_for);
+	tcase_add_test(tests, those_below_an_offset_whatever_they_wait_for);
 	tcase_add_test(tests, held_again_while_the_chain_is_walked);
 	suite_add_tcase(suite, tests);
 	return unit_run(suite);

@@ -213,7 +213,7 @@ static const struct key_row rows[] = {
 	{ "log", "segment_bytes", "512MiB", "a size from 1KiB to 1TiB in B KiB MiB GiB TiB", "1KiB", "1TiB", "1023B",
 	    "1099511627777B", SIZE, true, "", "" },
 	{ "log", "segment_age", "off", "off, or a time from 1s to 36500d in us ms s min h d", "1s", "36500d", "999ms",
-	    "36501d", TIME, false, "", "" },
+	    "36501d", TIME, true, "", "" },
 	{ "log", "index_interval_bytes", "4KiB", "a size from 64B to 1GiB in B KiB MiB GiB TiB", "64", "1GiB", "63",
 	    "1073741825", SIZE, true, "", "" },
 	{ "log", "flush_interval", "1s", "off, or a time from 1ms to 1d in us ms s min h d", "1ms", "1d", "999us",
@@ -223,11 +223,11 @@ static const struct key_row rows[] = {
 	{ "log", "visibility", "written", "written|durable", "durable", "durable", "", "", WORD, true, "", "" },
 	{ "log", "retention_bytes", "off", "off, or a size from 1B to 1048576TiB in B KiB MiB GiB TiB", "1",
 	    "1048576TiB",
-	    "0", "1048577TiB", SIZE, false, "", "" },
+	    "0", "1048577TiB", SIZE, true, "", "" },
 	{ "log", "retention_age", "off", "off, or a time from 1s to 36500d in us ms s min h d", "1s", "36500d", "999ms",
-	    "36501d", TIME, false, "", "" },
+	    "36501d", TIME, true, "", "" },
 	{ "log", "retention_check_interval", "30s", "a time from 1ms to 1d in us ms s min h d", "1ms", "1d", "0ms",
-	    "86400001ms", TIME, false, "", "" },
+	    "86400001ms", TIME, true, "", "" },
 	{ "topic t", "group", "", "a number from 0 to 1023", "0", "1023", "", "1024", COUNT, true,
 	    "[broker]\nworkers = 1024\n", "" },
 };
@@ -1296,10 +1296,10 @@ END_TEST
 /* Every error in one run, in the order of lines although some are found only at the end. */
 START_TEST(bug_I2_all_errors_in_one_run)
 {
-	expect_errors("[topic nobody]\ngroup = 9\n[log]\nretention_age = 7d\n[broker]\nbuffer_bytes = 4KiB\nhttp = x\n"
+	expect_errors("[topic nobody]\ngroup = 9\n[log]\nretention_age = 7\n[broker]\nbuffer_bytes = 4KiB\nhttp = x\n"
 	    "[topics]\na = 1\n../b = 2\na = 3\n[topic a]\n",
 	    FILE_NAME ":1: [topic nobody]: no such topic in [topics] (add 'nobody = partitions' there)\n"
-	    FILE_NAME ":4: retention_age is not supported in this version (remove the line or set it to off)\n"
+	    FILE_NAME ":4: retention_age: '7' has no unit (allowed: off, or a time from 1s to 36500d in us ms s min h d)\n"
 	    FILE_NAME ":6: buffer_bytes: 4KiB is less than four frames of max_frame_bytes, 8MiB, the default "
 	    "(allowed: from 32MiB)\n"
 	    FILE_NAME ":7: http: 'x' names no port (allowed: off, or one host:port or [v6]:port)\n"

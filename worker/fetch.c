@@ -218,6 +218,12 @@ fetch_wake_due(struct lane *lane)
 }
 
 void
+fetch_wake_below(struct lane *lane, int64_t offset)
+{
+	answer_chain(hold_take_below(&lane->holds, offset), lane, BOARD_WAKEUP_RETENTION);
+}
+
+void
 fetch_wake_all(struct lane *lane, enum board_wakeup cause)
 {
 	answer_chain(hold_take_all(&lane->holds), lane, cause);

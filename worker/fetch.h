@@ -17,6 +17,9 @@ bool fetch_execute(struct conn *conn, struct lane *lane, const struct codec_requ
 /* Answers the readers for whom enough has been appended. */
 void fetch_wake_due(struct lane *lane);
 
+/* Answers the readers that are held below an offset: the log begins there now. */
+void fetch_wake_below(struct lane *lane, int64_t offset);
+
 /* Answers all held readers of a partition, or one of them, with what is there now. */
 void fetch_wake_all(struct lane *lane, enum board_wakeup cause);
 void fetch_wake(struct hold *hold, enum board_wakeup cause);

@@ -32,14 +32,14 @@ hold_appended(struct holds *holds, int64_t bytes)
 }
 
 static struct hold *
-take(struct holds *holds, int64_t up_to_bytes)
+take(struct holds *holds, int64_t up_to_bytes, int64_t below_offset)
 {
 	struct hold *taken = NULL, *next;
 	int64_t next_wake_bytes = INT64_MAX;
 
 	for (struct hold *hold = holds->first; hold != NULL; hold = next) {
 		next = hold->next;
-		if (hold->wake_bytes <= up_to_bytes) {
+		if (hold->wake_bytes <= up_to_bytes || hold->offset < below_offset) {
 			hold_remove(hold);
 			hold->next = taken;
 			taken = hold;
@@ -56,11 +56,17 @@ hold_take_due(struct holds *holds)
 {
 	if (holds->first == NULL || holds->appended_bytes < holds->next_wake_bytes)
 		return NULL;
-	return take(holds, holds->appended_bytes);
+	return take(holds, holds->appended_bytes, 0);
+}
+
+struct hold *
+hold_take_below(struct holds *holds, int64_t offset)
+{
+	return take(holds, INT64_MIN, offset);
 }
 
 struct hold *
 hold_take_all(struct holds *holds)
 {
-	return take(holds, INT64_MAX);
+	return take(holds, INT64_MAX, 0);
 }

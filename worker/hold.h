@@ -43,6 +43,9 @@ void hold_appended(struct holds *holds, int64_t bytes);
  */
 struct hold *hold_take_due(struct holds *holds);
 
+/* The same with every hold of a reader that waits below `offset`. */
+struct hold *hold_take_below(struct holds *holds, int64_t offset);
+
 /* The same with every hold, whatever it waits for. */
 struct hold *hold_take_all(struct holds *holds);
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/retain.h"
+
 enum { REPORT_INTERVAL_S = 10 };
 
 /* Opening one lane's log: recovery waits for the disk, so it is a job. */
@@ -128,6 +130,7 @@ adopt(struct lane *lane, const struct partition_opened *opened)
 	lane_publish(lane);
 	atomic_store_explicit(&lane->slot->state, BOARD_OPEN, memory_order_release);
 	atomic_store_explicit(&lane->slot->opened, 1, memory_order_release);
+	retain_opened(lane);
 }
 
 /* With `state` BOARD_FAILED no later start of this worker tries again, since a retried force proves nothing. */
@@ -167,16 +170,16 @@ opening_done(struct job *job)
 	free(o);
 }
 
-/* What had been published since the machine's page cache was last lost must come back; see rule 7 in partition.h. */
-static int64_t
-published_end(const struct lane *lane)
+/* What had been published since the machine's page cache was last lost must come back, and what had been retired must not. */
+static struct partition_known
+known_of(const struct lane *lane)
 {
-	int64_t log_start, high_watermark, durable_end;
+	struct partition_known known = { .published_end = -1 };
+	int64_t durable_end;
 
-	if (atomic_load_explicit(&lane->slot->opened, memory_order_acquire) == 0)
-		return -1;
-	board_read(lane->slot, &log_start, &high_watermark, &durable_end);
-	return high_watermark;
+	if (atomic_load_explicit(&lane->slot->opened, memory_order_acquire) != 0)
+		board_read(lane->slot, &known.log_start, &known.published_end, &durable_end);
+	return known;
 }
 
 static void
@@ -205,8 +208,11 @@ open_lane(struct lane *lane, struct openings *all)
 		.index_interval_bytes = settings->index_interval_bytes,
 		.mapped = settings->write_mode == LOG_WRITE_MAPPED,
 		.durable_only = settings->visibility == LOG_VISIBLE_DURABLE,
+		.segment_age_ms = settings->segment_age_ms,
+		.retention_bytes = settings->retention_bytes,
+		.retention_age_ms = settings->retention_age_ms,
 	};
-	o->known = (struct partition_known){ .published_end = published_end(lane) };
+	o->known = known_of(lane);
 	jobs_submit(lane->worker->jobs, &o->job);
 }
 

@@ -16,6 +16,7 @@
 #include "worker/hold.h"
 #include "worker/jobs.h"
 #include "worker/partition.h"
+#include "worker/retention.h"
 #include "worker/worker.h"
 
 struct reply_queue {
@@ -44,12 +45,20 @@ struct lane {
 	struct partition_barrier barrier;
 	struct partition_roll *roll;	/* NULL: the job under way, if any, is the barrier */
 	uint8_t *roll_batch;		/* the batch larger than a segment that the roll carries, or NULL */
+	int64_t roll_again_ns;		/* no roll by age before: the last one has failed */
 
 	/* Looking after the active segment: beside barriers, never beside a roll. */
 	struct job upkeep_job;
 	struct partition_upkeep upkeep;
 	bool upkeep_running;
 	bool upkeep_awaited;		/* what is staged waits for it: it must have room made */
+
+	/* Retention. */
+	int64_t check_ns;		/* when it is looked for segments to remove */
+	int64_t remove_ns;		/* no file is removed before */
+	struct job retire_job;
+	struct partition_retire *retire;	/* NULL: none is under way */
+	struct log_limit retention_limit;
 
 	/* Readers. */
 	struct holds holds;

@@ -24,18 +24,25 @@
 #include "worker/jobs.h"
 #include "worker/lane.h"
 #include "worker/produce.h"
+#include "worker/retain.h"
 #include "worker/worker.h"
 
 enum { HEARTBEAT_S = 1, STOP_LOOK_MS = 2 };
+
+/* A timer that goes off when the earliest of many deadlines is reached. */
+struct deadline {
+	struct event timer;
+	int64_t armed_ns;	/* for which one; 0 = not armed */
+};
 
 struct process {
 	struct worker worker;
 	struct event_base *base;
 	struct channel *channel;
 	struct event channel_readable, channel_writable, channel_retry;
-	struct event jobs_readable, terminate, heartbeat, flush;
+	struct event jobs_readable, terminate, heartbeat;
+	struct deadline flush, retain;
 	bool channel_broken;
-	int64_t flush_armed_ns;		/* for which deadline */
 	int64_t stop_deadline_ns;	/* 0 = not stopping */
 };
 
@@ -164,24 +171,35 @@ on_flush(evutil_socket_t fd, short what, void *argument)
 
 	(void)fd;
 	(void)what;
-	p->flush_armed_ns = 0;
+	p->flush.armed_ns = 0;
 	p->worker.now_ns = clock_now_ns();
 	produce_flush_due(&p->worker);
+}
+
+static void
+on_retain(evutil_socket_t fd, short what, void *argument)
+{
+	struct process *p = argument;
+
+	(void)fd;
+	(void)what;
+	p->retain.armed_ns = 0;
+	p->worker.now_ns = clock_now_ns();
+	retain_due(&p->worker);
 }
 
 /* ---- The loop ---- */
 
 static void
-arm_flush_timer(struct process *p)
+arm(struct deadline *deadline, int64_t at_ns)
 {
-	int64_t deadline_ns = p->worker.flush_deadline_ns;
 	struct timeval wait;
 
-	if (deadline_ns == INT64_MAX || (p->flush_armed_ns != 0 && p->flush_armed_ns <= deadline_ns))
+	if (at_ns == INT64_MAX || (deadline->armed_ns != 0 && deadline->armed_ns <= at_ns))
 		return;
-	p->flush_armed_ns = deadline_ns;
-	wait = clock_until(deadline_ns);
-	event_add(&p->flush, &wait);
+	deadline->armed_ns = at_ns;
+	wait = clock_until(at_ns);
+	event_add(&deadline->timer, &wait);
 }
 
 /* Answers have left and been acknowledged, connections given away have gone, or the time for both is over; and
@@ -207,7 +225,8 @@ run(struct process *p)
 		event_base_loop(p->base, more ? EVLOOP_ONCE | EVLOOP_NONBLOCK : EVLOOP_ONCE);
 		more = connections_turn(p->worker.connections, produce_write_all);
 		flush_channel(p);
-		arm_flush_timer(p);
+		arm(&p->flush, p->worker.flush_deadline_ns);
+		arm(&p->retain, p->worker.retain_deadline_ns);
 	}
 }
 
@@ -252,7 +271,8 @@ assign_events(struct process *p)
 	event_assign(&p->jobs_readable, p->base, jobs_fd(p->worker.jobs), EV_READ | EV_PERSIST, on_jobs, p);
 	evsignal_assign(&p->terminate, p->base, SIGTERM, on_terminate, p);
 	event_assign(&p->heartbeat, p->base, -1, EV_PERSIST, on_heartbeat, p);
-	evtimer_assign(&p->flush, p->base, on_flush, p);
+	evtimer_assign(&p->flush.timer, p->base, on_flush, p);
+	evtimer_assign(&p->retain.timer, p->base, on_retain, p);
 	event_add(&p->channel_readable, NULL);
 	event_add(&p->jobs_readable, NULL);
 	event_add(&p->terminate, NULL);
@@ -278,6 +298,7 @@ set_up(struct process *p)
 	inbox_set_up(p->channel, worker);
 	sign_lock(worker);
 	worker->flush_deadline_ns = INT64_MAX;
+	worker->retain_deadline_ns = INT64_MAX;
 	worker->data_fd = open(worker->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (worker->data_fd < 0)
 		log_fatal(1, "%s: %s", worker->data_dir, strerror(errno));
@@ -335,7 +356,7 @@ started_by_supervisor(void)
 int
 main(int argc, char **argv)
 {
-	struct process process = { .flush_armed_ns = 0 };
+	struct process process = { .channel_broken = false };
 
 	if (argc > 1 && strcmp(argv[1], "--version") == 0) {
 		printf("logworker %s\n", PACKAGE_VERSION);

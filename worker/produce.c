@@ -9,8 +9,10 @@
 #include "common/bytes.h"
 #include "common/record.h"
 #include "worker/fetch.h"
+#include "worker/retain.h"
 
 enum {
+	ROLL_AGAIN_NS = CLOCK_NS_PER_S,		/* a roll by age that has failed is tried again so soon */
 	STAGED_WRITE_BYTES = 1024 * 1024,	/* so much is written at once, before the turn ends, while it is in the cache */
 	STAGED_MAX_BYTES = 8 * 1024 * 1024,	/* behind a roll: then producers wait; one batch is always taken */
 	STAGED_FIRST_BYTES = 64 * 1024,
@@ -390,6 +392,7 @@ upkeep_failed(struct lane *lane, int error)
 	} else {
 		write_lane(lane);
 	}
+	produce_roll_due(lane);
 	begin_due_barrier(lane);
 	resume_stalled(lane->worker);
 }
@@ -418,12 +421,24 @@ begin_upkeep(struct lane *lane, int64_t room_bytes)
 	jobs_submit(lane->worker->jobs, &lane->upkeep_job);
 }
 
-/* What is staged comes first: it may wait for a roll, and a roll for no upkeep but the one under way. */
+static int64_t
+roll_due_ns(const struct lane *lane)
+{
+	int64_t due_ns = lane->log == NULL ? INT64_MAX : partition_roll_due_ns(lane->log);
+
+	return due_ns > lane->roll_again_ns ? due_ns : lane->roll_again_ns;
+}
+
+/*
+ * A roll by age comes first, since it is a barrier as well. What is staged comes before an upkeep: it may wait for a roll, and
+ * a roll, by age or not, for no upkeep but the one under way.
+ */
 static void
 begin_due_jobs(struct lane *lane)
 {
+	produce_roll_due(lane);
 	begin_due_barrier(lane);
-	if (lane->log != NULL && lane->roll == NULL && lane->to_write.first == NULL)
+	if (lane->log != NULL && lane->roll == NULL && lane->to_write.first == NULL && roll_due_ns(lane) > lane->worker->now_ns)
 		begin_upkeep(lane, 0);
 }
 
@@ -431,6 +446,26 @@ static void
 run_roll(struct job *job)
 {
 	partition_roll_run(lane_of(job)->roll);
+}
+
+/*
+ * Refuses the batch that the roll carried, or everything that waited for it: each would meet the same full disk. What came
+ * while a segment was to be sealed for its age did not wait for it if it fits the old one.
+ */
+static void
+roll_failed(struct lane *lane, bool with_batch)
+{
+	const struct reply *first = lane->to_write.first;
+
+	if (partition_failed(lane->log))
+		board_add(&lane->worker->counters->fsync_failures, 1);
+	lane_report(lane, BOARD_ROLL, errno, "cannot begin a new segment (what waited for it is refused; it is tried "
+	    "again with the next record)");
+	lane->roll_again_ns = lane->worker->now_ns + ROLL_AGAIN_NS;
+	if (with_batch)
+		refuse_staged(lane, 1);
+	else if (first != NULL && partition_fit(lane->log, (int64_t)first->staged_bytes) == PARTITION_ROLL)
+		refuse_staged(lane, SIZE_MAX);
 }
 
 static void
@@ -443,16 +478,12 @@ roll_done(struct job *job)
 	lane->roll = NULL;
 	free(lane->roll_batch);
 	lane->roll_batch = NULL;
-	if (result != 0) {
-		if (partition_failed(lane->log))
-			board_add(&lane->worker->counters->fsync_failures, 1);
-		lane_report(lane, BOARD_ROLL, errno, "cannot begin a new segment (what waited for it is refused; it is tried "
-		    "again with the next record)");
-		/* The batch itself, or everything that waited: each would meet the same full disk. */
-		refuse_staged(lane, with_batch ? 1 : SIZE_MAX);
-	} else if (with_batch) {
+	if (result != 0)
+		roll_failed(lane, with_batch);
+	else if (with_batch)
 		written(lane, 1, lane->to_write.first->record_count, (int64_t)lane->to_write.first->staged_bytes);
-	}
+	if (result == 0)
+		retain_rolled(lane);
 	after_force(lane);
 }
 
@@ -481,12 +512,26 @@ begin_roll(struct lane *lane, bool alone)
 	lane->roll = alone ? roll_with_batch(lane) : partition_roll_begin(lane->log, NULL, 0, 0);
 	if (lane->roll == NULL) {
 		lane_report(lane, BOARD_ROLL, ENOMEM, "cannot begin a new segment");
+		lane->roll_again_ns = lane->worker->now_ns + ROLL_AGAIN_NS;
 		refuse_staged(lane, SIZE_MAX);
 		return;
 	}
 	commit_begun(&lane->commit);
 	lane->job = (struct job){ run_roll, roll_done, NULL };
 	jobs_submit(lane->worker->jobs, &lane->job);
+}
+
+void
+produce_roll_due(struct lane *lane)
+{
+	struct worker *worker = lane->worker;
+	int64_t due_ns = roll_due_ns(lane);
+
+	if (due_ns > worker->now_ns) {
+		if (due_ns < worker->retain_deadline_ns)
+			worker->retain_deadline_ns = due_ns;
+	} else if (!lane->commit.running && !lane->upkeep_running && !worker->stopping)
+		begin_roll(lane, false);
 }
 
 /* ---- Writing ---- */

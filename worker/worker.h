@@ -49,6 +49,9 @@ struct worker {
 	struct lane *dirty;		/* have gathered appends */
 	struct log_limit foreign_limit;	/* unknown requests: a line a minute */
 	int64_t flush_deadline_ns;	/* when the next flush_interval ends; INT64_MAX = nothing unforced */
+	int64_t retain_deadline_ns;	/* when retention, or a roll by age, is due next; INT64_MAX = never */
+	int32_t retain_first;		/* the lane that is looked at first */
+	int32_t retiring;		/* jobs under way that remove files */
 };
 
 #endif
