@@ -74,13 +74,11 @@ segment_drop(struct segment *segment)
 }
 
 int
-segment_open_file(int dir_fd, int64_t base, int flags)
+segment_open_regular(int dir_fd, const char *name, int flags)
 {
-	char name[SEGMENT_NAME_BYTES];
 	struct stat st;
 	int fd;
 
-	segment_name(name, base);
 	/* O_NONBLOCK: a pipe put there since the listing must not hold us up. It means nothing to a regular file. */
 	fd = syscalls.open(dir_fd, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
 	if (fd == -1)
@@ -91,6 +89,15 @@ segment_open_file(int dir_fd, int64_t base, int flags)
 		return -1;
 	}
 	return fd;
+}
+
+int
+segment_open_file(int dir_fd, int64_t base, int flags)
+{
+	char name[SEGMENT_NAME_BYTES];
+
+	segment_name(name, base);
+	return segment_open_regular(dir_fd, name, flags);
 }
 
 int

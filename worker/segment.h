@@ -47,6 +47,9 @@ void segment_hold(struct segment *segment);
 /* Gives a reference back; with the last one the file is closed. NULL is allowed. */
 void segment_drop(struct segment *segment);
 
+/* Opens a file of that name, which must be a regular one. Returns the descriptor, or -1 with errno (EIO: it is not). */
+int segment_open_regular(int dir_fd, const char *name, int flags);
+
 /* Opens the segment file of that base, which must be a regular file. Returns the descriptor, or -1 with errno. */
 int segment_open_file(int dir_fd, int64_t base, int flags);
 
