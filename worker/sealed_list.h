@@ -1,0 +1,64 @@
+/*
+ * The list of a partition's sealed segments, so that start-up opens none of them and still sees what is missing or has
+ * another size. A cache: the directory tells what is there, the list what was. It grows by an entry for each segment that
+ * is sealed, written behind the force of the next one's name and never forced itself; it is rewritten when much of it has
+ * become stale, or when it is found damaged. An entry is overtaken by a later one that lies below its end.
+ *
+ *   sealed.list    header | entry | entry | ...                  integers are big-endian
+ *
+ *   header   8 bytes "lbsealed" | int32 version 1 | int32 sum of these
+ *   entry    int64 base | int64 end offset | int64 bytes | int64 last append, ms | int32 sum of these
+ *
+ * An entry whose end is its base and which has no bytes is no segment: retention has removed what lies below it.
+ * The sums are CRC-32C.
+ */
+#ifndef WORKER_SEALED_LIST_H
+#define WORKER_SEALED_LIST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SEALED_LIST_NAME "sealed.list"
+#define SEALED_LIST_TEMPORARY_NAME "sealed.list.tmp"
+
+struct sealed_entry {
+	int64_t base;
+	int64_t end;
+	int64_t bytes;
+	int64_t last_append_ms;		/* by the wall clock */
+};
+
+struct sealed_list {
+	struct sealed_entry *entries;	/* by base, none overlaps another */
+	size_t count;
+	size_t capacity;
+	int64_t log_start;	/* the highest one that retention has noted; 0 = none */
+	size_t in_file;		/* entries in the file, stale ones too */
+};
+
+/*
+ * Reads the longest valid prefix. Returns 0; or -1 with errno and nothing to free: ENOENT; EBADMSG, it is no such list;
+ * ENOMEM, or the calls'. `stray_bytes` (may be NULL): what stands behind the valid prefix; it hides what is appended.
+ */
+int sealed_list_read(int dir_fd, struct sealed_list *list, int64_t *stray_bytes);
+void sealed_list_free(struct sealed_list *list);
+
+/* The entry of that base, or NULL. */
+const struct sealed_entry *sealed_list_find(const struct sealed_list *list, int64_t base);
+
+/* The entry with base < offset < end, or NULL. */
+const struct sealed_entry *sealed_list_inside(const struct sealed_list *list, int64_t offset);
+
+/* Adds to the list in memory what is newer than all of it. Returns 0, or -1 with errno ENOMEM. */
+int sealed_list_add(struct sealed_list *list, const struct sealed_entry *entry);
+
+/* Adds entries to the file; begins one where there is none. Returns 0, or -1 with errno. */
+int sealed_list_append(int dir_fd, const struct sealed_entry *entries, size_t count);
+
+/* Notes, ahead of their removal, that the segments below `log_start` are retired. Returns 0, or -1 with errno. */
+int sealed_list_note_start(int dir_fd, int64_t log_start);
+
+/* Writes the file anew: what the list has at or above its log start. Returns 0, or -1 with errno and the old file. */
+int sealed_list_write(int dir_fd, const struct sealed_list *list);
+
+#endif
