@@ -10,10 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "worker/direct.h"
 #include "worker/segment.h"
 #include "worker/syscalls.h"
 
-enum { COPY_BYTES = 16 * 1024 };
+enum { COPY_BYTES = 128 * 1024 };
 
 /* Do the bytes from `from` to `to` of fd already stand in the file `name`? -1 with errno when that cannot be told. */
 static int
@@ -30,7 +31,7 @@ holds_same(int dir_fd, const char *name, int fd, int64_t from, int64_t to, bool 
 	for (int64_t at = from; *same && at < to; at += n) {
 		size_t wanted = to - at < COPY_BYTES ? (size_t)(to - at) : COPY_BYTES;
 
-		n = segment_read(fd, ours, wanted, at);
+		n = direct_read(fd, ours, wanted, at);
 		*same = n > 0 && segment_read(other, theirs, (size_t)n, at - from) == n
 		    && memcmp(ours, theirs, (size_t)n) == 0;
 	}
@@ -63,7 +64,7 @@ copy_bytes(int to_fd, int from_fd, int64_t from, int64_t to)
 	uint8_t bytes[COPY_BYTES];
 
 	for (int64_t at = from; at < to;) {
-		ssize_t n = segment_read(from_fd, bytes, to - at < COPY_BYTES ? (size_t)(to - at) : COPY_BYTES, at);
+		ssize_t n = direct_read(from_fd, bytes, to - at < COPY_BYTES ? (size_t)(to - at) : COPY_BYTES, at);
 
 		if (n == 0)
 			errno = EIO;

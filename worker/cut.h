@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /*
- * Copies the bytes from `from` to before `to` of the open segment file `base` and forces copy and name. A copy of the same
- * bytes that is there already is taken. Returns 0 with its name in `name` (SEGMENT_NAME_BYTES), or -1 with errno.
+ * Copies the bytes from `from` to before `to` of the open segment file `base` and forces copy and name; `fd` may be one of
+ * direct_open's. A copy of the same bytes that is there already is taken. Returns 0 with its name in `name` (SEGMENT_NAME_BYTES), or -1 with errno.
  */
 int cut_copy_aside(int dir_fd, int fd, int64_t base, int64_t from, int64_t to, char *name);
 

@@ -165,7 +165,7 @@ opening_done(struct job *job)
 	if (o->opened.partition != NULL)
 		adopt(o->lane, &o->opened);
 	else
-		stay_closed(o->lane, o->opened.force_failed ? BOARD_FAILED : BOARD_CLOSED, o->opened.why);
+		stay_closed(o->lane, o->opened.failed ? BOARD_FAILED : BOARD_CLOSED, o->opened.why);
 	count_opening(o->all, o->opened.partition != NULL);
 	free(o);
 }

@@ -178,7 +178,7 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 		}
 	}
 	opened->truncated_bytes = recovery.truncated_bytes;
-	opened->force_failed = recovery.force_failed;
+	opened->failed = recovery.failed;
 	listing_free(&listing);
 	if (opened->partition == NULL)
 		close(dir_fd);

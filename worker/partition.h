@@ -44,7 +44,9 @@ enum { PARTITION_WHY_BYTES = 512 };
 struct partition_opened {
 	struct partition *partition;		/* NULL: it stays closed */
 	int64_t truncated_bytes;		/* what recovery has cut */
-	bool force_failed;			/* a force has failed: nobody can tell any more what is on disk */
+	/* When closed: a force has failed, or the disk could not be read or written past the page cache. To be opened again
+	 * later, as `failed`. */
+	bool failed;
 	char why[PARTITION_WHY_BYTES];		/* when closed: what is wrong, where, what to do */
 };
 
@@ -56,6 +58,13 @@ struct partition_known {
 	/* The log start that has been published since the broker was started, 0 = none: what lies below does not come back, and
 	 * unlinking it is finished by retention. */
 	int64_t log_start;
+	/* The page cache may show what the disk does not have: a force may have failed without anybody knowing. The end is
+	 * read from the disk itself (O_DIRECT), and what the cache shows otherwise is put right. Then published_end says what
+	 * had been forced, which alone must come back. */
+	bool from_disk;
+	/* And a force has failed: a force says nothing any more about what was written before, so that is written once more;
+	 * first of all the disk must take something new. Not without from_disk. */
+	bool failed;
 };
 
 /*

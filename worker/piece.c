@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/segment.h"
+#include "worker/direct.h"
 
 int
 piece_init(struct piece *piece, int fd, int64_t file_bytes)
@@ -55,7 +55,7 @@ piece_fill(struct piece *piece, int64_t position, size_t wanted)
 	reading = piece->capacity - kept;
 	if ((int64_t)reading > rest - (int64_t)kept)
 		reading = (size_t)(rest - (int64_t)kept);
-	n = segment_read(piece->fd, piece->bytes + kept, reading, position + (int64_t)kept);
+	n = direct_read(piece->fd, piece->bytes + kept, reading, position + (int64_t)kept);
 	if (n == -1)
 		return -1;
 	piece->filled += (size_t)n;

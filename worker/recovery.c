@@ -2,8 +2,25 @@
  * Recovery of a partition's log, see recovery.h. The order:
  *
  *   look      the last segment that holds anything is scanned; format, empty segments and watermark are judged
+ *   try       after a failed force: a new file is written, forced and removed
  *   cut       what stands behind the end is copied aside and that is forced; then the file is cut and forced
+ *   renew     where the page cache is in doubt: what no force has confirmed is written as the disk has it
  *   settle    left-overs go, the active segment and the names are forced
+ *
+ * What may be believed after a failed force. Only bytes: which of them reached the disk is asked of the disk, by reading
+ * past the page cache. The kernel marks the pages that it could not write as clean, goes on showing them, and says
+ * success from then on. So what no force has confirmed is written once more, as it was read: then the cache shows what
+ * the disk has, the next force has something to say, and a disk that has dropped what it had taken when it was told to
+ * flush has it again. Bytes below the last confirmed place are not touched, neither are sealed segments: each was forced
+ * before its successor had a name.
+ *
+ * Names, sizes and the places of blocks cannot be read past the cache. They need not be: a file system with a journal, or
+ * one that copies on write, takes no change any more once it could not record one (ext4, xfs and btrfs refuse all
+ * further forces), so that the success of a later force says that everything before is on the disk too. It must have
+ * something to record for that, which is what the new file does to the directory and the renewed bytes to the segment. A
+ * segment whose name was not forced is either undone by its roll or, where that failed too, believed like any other: it
+ * is whole, since it was forced before it was named, nothing of it was acknowledged, and its name is forced now. (On a
+ * file system without a journal nobody can tell which names have reached the disk. A log does not belong there.)
  */
 #include "worker/recovery.h"
 
@@ -18,14 +35,22 @@
 
 #include "common/log.h"
 #include "worker/cut.h"
+#include "worker/direct.h"
 #include "worker/evidence.h"
 #include "worker/roll.h"
 #include "worker/scan.h"
 #include "worker/syscalls.h"
 
+enum {
+	RENEWED_BYTES = 1024 * 1024,	/* at once */
+	TRIED_BYTES = 64 * 1024,
+	PAGE_BYTES = 4096,		/* the most that may lie on the disk behind the end of a file, in its last block */
+};
+
 /* What the last segment that holds anything was found to be. */
 struct tail {
 	struct segment *segment;
+	int read_fd;		/* for reading it: past the page cache, or the segment's own */
 	int64_t file_bytes;
 	struct scan scan;
 	bool doubtful;		/* it might be a log in the other format, too short to tell */
@@ -50,13 +75,22 @@ refuse_errno(struct recovery *r, int64_t base, const char *what)
 	    "broker is restarted", r->name, base, what, strerror(errno));
 }
 
-/* A failed force is never tried again: the next one could succeed without anything being on disk. */
+/* Reading or writing has failed with errno. Where that went to the disk itself, it is tried again, later. */
+static int
+refuse_disk(struct recovery *r, int64_t base, const char *what)
+{
+	if (!r->known->from_disk)
+		return refuse_errno(r, base, what);
+	r->failed = true;
+	return refuse(r, "%s/%020" PRId64 ".log: cannot %s: %s", r->name, base, what, strerror(errno));
+}
+
+/* A failed force is never tried again as it was: the next one could succeed without anything being on disk. */
 static int
 refuse_force(struct recovery *r, int64_t base, const char *what)
 {
-	r->force_failed = true;
-	return refuse(r, "%s/%020" PRId64 ".log: cannot force %s to disk: %s. Look after the disk, then restart the machine or "
-	    "remount its file system: only so is the log read from the disk again", r->name, base, what, strerror(errno));
+	r->failed = true;
+	return refuse(r, "%s/%020" PRId64 ".log: cannot force %s to disk: %s", r->name, base, what, strerror(errno));
 }
 
 /* ---- look ---- */
@@ -70,7 +104,7 @@ speaks_for_itself(const struct recovery *r, const struct tail *tail, bool *speak
 	*speaks = tail->scan.records > 0;
 	if (r->settings->record_format == RECORD_CRC32C)
 		return 0;
-	if (scan_first(tail->segment->fd, RECORD_CRC32C, tail->file_bytes, &first) == -1)
+	if (scan_first(tail->read_fd, RECORD_CRC32C, tail->file_bytes, &first) == -1)
 		return -1;
 	*speaks = tail->scan.position == tail->file_bytes && first != RECORD_VALID;
 	return 0;
@@ -86,14 +120,14 @@ check_format(struct recovery *r, struct tail *tail, size_t last)
 	bool speaks;
 
 	if (speaks_for_itself(r, tail, &speaks) == -1)
-		return refuse_errno(r, tail->segment->base, "read");
+		return refuse_disk(r, tail->segment->base, "read");
 	if (speaks)
 		return 0;
 	for (size_t i = last; i-- > 0 && evidence == EVIDENCE_NONE;)
 		evidence = evidence_of_sealed(r->dir_fd, r->listing->segments[i].base);
 	if (evidence == EVIDENCE_NONE
-	    && evidence_of_file(tail->segment->fd, tail->file_bytes, false, &evidence) == -1)
-		return refuse_errno(r, tail->segment->base, "read");
+	    && evidence_of_file(tail->read_fd, tail->file_bytes, false, &evidence) == -1)
+		return refuse_disk(r, tail->segment->base, "read");
 	tail->doubtful = evidence == EVIDENCE_DOUBT && configured == RECORD_CRC32C;
 	found = evidence == EVIDENCE_PLAIN ? RECORD_PLAIN : RECORD_CRC32C;
 	if (evidence == EVIDENCE_NONE || evidence == EVIDENCE_DOUBT || found == configured)
@@ -103,6 +137,38 @@ check_format(struct recovery *r, struct tail *tail, size_t last)
 	    record_format_name(found), record_format_name(configured), record_format_name(found));
 }
 
+/* By which descriptor is the segment `base`, open as `fd`, to be read? Returns it, or -1 with the reason in `why`. */
+static int
+open_to_read(struct recovery *r, int64_t base, int fd)
+{
+	int direct_fd;
+
+	if (!r->known->from_disk)
+		return fd;
+	direct_fd = direct_open(r->dir_fd, base);
+	if (direct_fd != -1)
+		return direct_fd;
+	if (errno != EOPNOTSUPP)
+		return refuse_disk(r, base, "open");
+	/* Then what the cache shows is all there is; or all that anybody can see, and no force is known to have failed. */
+	if (!r->known->failed || !direct_has_disk(fd))
+		return fd;
+	r->failed = true;
+	return refuse(r, "%s/%020" PRId64 ".log: its file system cannot read past the page cache, which shows what the disk may "
+	    "not have: stop the broker, unmount the file system and mount it again, or restart the machine", r->name, base);
+}
+
+static void
+close_tail(struct tail *tail)
+{
+	if (tail->segment == NULL)
+		return;
+	if (tail->read_fd != tail->segment->fd && tail->read_fd != -1)
+		close(tail->read_fd);
+	segment_drop(tail->segment);
+}
+
+/* On success, and only then, close_tail must follow. */
 static int
 read_tail(struct recovery *r, struct tail *tail, int64_t base)
 {
@@ -119,25 +185,34 @@ read_tail(struct recovery *r, struct tail *tail, int64_t base)
 		return refuse_errno(r, base, "open");
 	}
 	*tail = (struct tail){ .segment = segment, .file_bytes = segment_file_bytes(fd) };
-	if (tail->file_bytes == -1 || scan_records(fd, settings->record_format, base, tail->file_bytes,
+	tail->read_fd = open_to_read(r, base, fd);
+	if (tail->read_fd == -1)
+		goto fail;
+	if (tail->file_bytes == -1 || scan_records(tail->read_fd, settings->record_format, base, tail->file_bytes,
 	    &segment->index, &tail->scan) == -1) {
-		refuse_errno(r, base, "read");
-		segment_drop(segment);
-		return -1;
+		refuse_disk(r, base, "read");
+		goto fail;
 	}
 	segment->end = base + tail->scan.records;
 	segment->bytes = tail->scan.position;
 	return 0;
+fail:
+	close_tail(tail);
+	tail->segment = NULL;
+	return -1;
 }
 
 /* Is the empty segment `base` the one that follows the tail? */
 static int
 follows(const struct tail *tail, int64_t base, bool *does)
 {
+	const struct segment view = { .fd = tail->read_fd, .format = tail->segment->format, .end = tail->segment->end,
+		.bytes = tail->segment->bytes };
+
 	*does = base == tail->segment->end;
 	if (*does || tail->segment->bytes == tail->file_bytes)
 		return 0;
-	return evidence_is_seal(tail->segment, tail->file_bytes, base, does);
+	return evidence_is_seal(&view, tail->file_bytes, base, does);
 }
 
 static void
@@ -164,7 +239,7 @@ settle_empty(struct recovery *r, const struct tail *tail, size_t last)
 		bool ours;
 
 		if (follows(tail, listing->segments[i].base, &ours) == -1)
-			return refuse_errno(r, tail->segment->base, "read");
+			return refuse_disk(r, tail->segment->base, "read");
 		if (ours)
 			active = i;
 	}
@@ -194,9 +269,10 @@ check_published(struct recovery *r, int64_t end)
 {
 	if (end >= r->known->published_end)
 		return 0;
-	return refuse(r, "the log on disk ends at offset %" PRId64 ", but %" PRId64 " had been published: records "
+	return refuse(r, "the log on disk ends at offset %" PRId64 ", but %" PRId64 " had been %s: records "
 	    "that were acknowledged are gone. Nothing was changed. Restore the directory from a copy; or stop and "
-	    "start the whole broker to go on with what is there", end, r->known->published_end);
+	    "start the whole broker to go on with what is there", end, r->known->published_end,
+	    r->known->from_disk ? "forced to disk" : "published");
 }
 
 static void
@@ -233,6 +309,113 @@ report_visible_damage(const struct recovery *r)
 	}
 }
 
+/* Opens an empty segment as the active one. */
+static int
+open_empty(struct recovery *r, int64_t base)
+{
+	struct tail tail;
+	int64_t file_bytes;
+
+	if (read_tail(r, &tail, base) == -1)
+		return -1;
+	segment_hold(tail.segment);
+	r->active = tail.segment;
+	file_bytes = tail.file_bytes;
+	close_tail(&tail);
+	if (file_bytes == 0)
+		return 0;
+	return refuse(r, "%s/%020" PRId64 ".log: changed while it was being opened: another process writes here",
+	    r->name, base);
+}
+
+static int
+look_at_empty(struct recovery *r)
+{
+	int64_t base;
+
+	if (r->listing->count > 1)
+		settle_only_empty(r);
+	base = r->listing->count == 0 ? 0 : r->listing->segments[0].base;
+	if (check_published(r, base) == -1)
+		return -1;
+	return r->listing->count == 0 ? 0 : open_empty(r, base);
+}
+
+static int
+look_at_tail(struct recovery *r, struct tail *tail, size_t last)
+{
+	int64_t active_base;
+
+	if (check_format(r, tail, last) == -1 || settle_empty(r, tail, last) == -1)
+		return -1;
+	active_base = r->listing->segments[r->listing->count - 1].base;
+	if (active_base == tail->segment->base) {
+		if (check_published(r, tail->segment->end) == -1)
+			return -1;
+		segment_hold(tail->segment);
+		r->active = tail->segment;
+		return 0;
+	}
+	/* The tail is sealed, whatever its bytes are. */
+	if (check_published(r, active_base) == -1)
+		return -1;
+	if (tail->segment->bytes != tail->file_bytes)
+		report_damaged_seal(r, tail);
+	return open_empty(r, active_base);
+}
+
+/* Finds the active segment; with none the log is empty and new. The tail, if there is one, is the caller's to close. */
+static int
+look(struct recovery *r, struct tail *tail)
+{
+	size_t last = r->listing->count;
+
+	while (last > 0 && r->listing->segments[last - 1].bytes == 0)
+		last--;
+	if (last == 0)
+		return look_at_empty(r);
+	if (read_tail(r, tail, r->listing->segments[last - 1].base) == -1)
+		return -1;
+	return look_at_tail(r, tail, last - 1);
+}
+
+/* ---- try ---- */
+
+static int
+write_something(int fd)
+{
+	uint8_t bytes[TRIED_BYTES];
+
+	/* No zeros: somebody might think of not writing them. */
+	memset(bytes, 0xA5, sizeof(bytes));
+	if (segment_write(fd, bytes, sizeof(bytes), 0) == -1)
+		return -1;
+	return syscalls.fdatasync(fd);
+}
+
+/*
+ * Does the disk take new bytes and names again? What is there already may need neither, and a log that comes back only
+ * to fail with its next barrier helps nobody. It also leaves the directory with something to force.
+ */
+static int
+try_disk(struct recovery *r, int64_t base)
+{
+	char name[SEGMENT_NAME_BYTES];
+	int fd, error = 0;
+
+	segment_temporary_name(name, base);
+	fd = segment_create_file(r->dir_fd, name);
+	if (fd == -1)
+		return refuse_disk(r, base, "make a file beside it");
+	if (write_something(fd) == -1)
+		error = errno;
+	close(fd);
+	if (syscalls.unlink(r->dir_fd, name) == -1 && error == 0)
+		error = errno;
+	errno = error;
+	return error == 0 ? 0 : refuse_disk(r, base, "write a file beside it");
+}
+
 /* ---- cut ---- */
 
 /* Is what stands behind the end one record that was not written to its end, and nothing else? */
@@ -246,7 +429,7 @@ is_torn_record(const struct recovery *r, const struct tail *tail, int64_t conten
 		return 0;
 	/* A damaged length can swallow good records. Only their sums can tell, so in plain they are not found. */
 	if (r->settings->record_format == RECORD_CRC32C
-	    && scan_holds_record(tail->segment->fd, tail->scan.position, content_end, &holds) == -1)
+	    && scan_holds_record(tail->read_fd, tail->scan.position, content_end, &holds) == -1)
 		return -1;
 	*torn = !holds && !tail->doubtful;
 	return 0;
@@ -262,15 +445,15 @@ save_and_report(struct recovery *r, const struct tail *tail, int64_t content_end
 
 	segment_name(file, base);
 	if (is_torn_record(r, tail, content_end, &torn) == -1)
-		return refuse_errno(r, base, "read");
+		return refuse_disk(r, base, "read");
 	r->truncated_bytes = content_end - position;
 	if (torn) {
 		log_info("%s/%s: cutting %" PRId64 " bytes of an incomplete record at position %" PRId64 ", offset %" PRId64
 		    ": its write was interrupted", r->name, file, r->truncated_bytes, position, tail->segment->end);
 		return 0;
 	}
-	if (cut_copy_aside(r->dir_fd, tail->segment->fd, base, position, content_end, name) == -1)
-		return refuse_errno(r, base, "copy aside what must be cut from");
+	if (cut_copy_aside(r->dir_fd, tail->read_fd, base, position, content_end, name) == -1)
+		return refuse_disk(r, base, "copy aside what must be cut from");
 	log_warning("%s/%s: cutting %" PRId64 " bytes from position %" PRId64 ", offset %" PRId64 " on: %s stands there. "
 	    "Records may be lost; what is cut was copied to %s/%s", r->name, file, r->truncated_bytes, position,
 	    tail->segment->end, record_verdict_text(tail->scan.verdict), r->name, name);
@@ -286,19 +469,100 @@ cut_tail(struct recovery *r, const struct tail *tail)
 
 	if (position == tail->file_bytes)
 		return 0;
-	content_end = scan_content_end(tail->segment->fd, position, tail->file_bytes);
+	content_end = scan_content_end(tail->read_fd, position, tail->file_bytes);
 	if (content_end == -1)
-		return refuse_errno(r, base, "read");
+		return refuse_disk(r, base, "read");
 	/* Zeros within a record belong to it. */
 	if (content_end < tail->scan.verdict_end)
 		content_end = tail->scan.verdict_end;
 	if (content_end > position && save_and_report(r, tail, content_end) == -1)
 		return -1;
 	if (segment_truncate(tail->segment->fd, position) == -1)
-		return refuse_errno(r, base, "cut");
+		return refuse_disk(r, base, "cut");
 	if (syscalls.fdatasync(tail->segment->fd) == -1)
 		return refuse_force(r, base, "the cut log");
 	return 0;
+}
+
+/* ---- renew ---- */
+
+/* What a force has confirmed of the tail, as a position in it. */
+static int
+confirmed(const struct recovery *r, const struct segment *segment, int64_t *position)
+{
+	int64_t offset = r->known->published_end;
+
+	*position = 0;
+	if (offset <= segment->base)
+		return 0;
+	return segment_seek(segment, segment_mark(segment, offset), segment->bytes, offset, position);
+}
+
+/* Without a failed force it is enough that the cache shows the same: one that is to come can be believed. */
+static bool
+may_stay(const struct recovery *r, int fd, const uint8_t *bytes, uint8_t *room, size_t count, int64_t position)
+{
+	return !r->known->failed && segment_read(fd, room, count, position) == (ssize_t)count
+	    && memcmp(room, bytes, count) == 0;
+}
+
+/* Writes what stands in the file once more, as it is read past the page cache. */
+static int
+renew(const struct recovery *r, const struct tail *tail, int64_t from, uint8_t *bytes, uint8_t *room)
+{
+	const struct segment *segment = tail->segment;
+
+	while (from < segment->bytes) {
+		int64_t left = segment->bytes - from;
+		ssize_t n = direct_read(tail->read_fd, bytes, left < RENEWED_BYTES ? (size_t)left : RENEWED_BYTES, from);
+
+		if (n == 0)
+			errno = EIO;
+		if (n <= 0)
+			return -1;
+		if (!may_stay(r, segment->fd, bytes, room, (size_t)n, from)
+		    && segment_write(segment->fd, bytes, (size_t)n, from) == -1)
+			return -1;
+		from += n;
+	}
+	return 0;
+}
+
+/*
+ * What an earlier cut has left in the file's last block, when it did not reach the disk: it would come back when the file
+ * grows over it.
+ */
+static int
+wipe_behind(const struct segment *segment)
+{
+	static const uint8_t zeros[PAGE_BYTES];
+	size_t bytes = (size_t)(-segment->bytes & (PAGE_BYTES - 1));
+
+	if (bytes == 0)
+		return 0;
+	if (segment_write(segment->fd, zeros, bytes, segment->bytes) == -1)
+		return -1;
+	return segment_truncate(segment->fd, segment->bytes);
+}
+
+static int
+renew_tail(struct recovery *r, const struct tail *tail)
+{
+	uint8_t *bytes;
+	int64_t from;
+	int done = -1;
+
+	if (!r->known->from_disk || tail->read_fd == tail->segment->fd)
+		return 0;
+	bytes = malloc(2 * (size_t)RENEWED_BYTES);
+	if (bytes != NULL && confirmed(r, tail->segment, &from) == 0)
+		done = renew(r, tail, from, bytes, bytes + RENEWED_BYTES);
+	if (done == 0 && r->known->failed)
+		done = wipe_behind(tail->segment);
+	if (done == -1)
+		refuse_disk(r, tail->segment->base, "write once more what no force has confirmed of it");
+	free(bytes);
+	return done;
 }
 
 /* ---- settle ---- */
@@ -337,96 +601,41 @@ create_first(struct recovery *r)
 {
 	r->active = roll_create_segment(r->dir_fd, 0, r->settings->record_format, r->settings->index_interval_bytes);
 	if (r->active == NULL)
-		return refuse_errno(r, 0, "create");
+		return refuse_disk(r, 0, "create");
 	if (syscalls.fdatasync(r->active->fd) == 0 && roll_publish_segment(r->dir_fd, 0) == 0)
 		return 0;
-	return refuse_errno(r, 0, "create");
-}
-
-/* Opens an empty segment as the active one. */
-static int
-open_empty(struct recovery *r, int64_t base)
-{
-	struct tail tail;
-
-	if (read_tail(r, &tail, base) == -1)
-		return -1;
-	r->active = tail.segment;
-	if (tail.file_bytes == 0)
-		return 0;
-	return refuse(r, "%s/%020" PRId64 ".log: changed while it was being opened: another process writes here",
-	    r->name, base);
+	return refuse_disk(r, 0, "create");
 }
 
 static int
-recover_empty(struct recovery *r)
+change(struct recovery *r, const struct tail *tail)
 {
-	int64_t base;
-
-	if (r->listing->count > 1)
-		settle_only_empty(r);
-	base = r->listing->count == 0 ? 0 : r->listing->segments[0].base;
-	if (check_published(r, base) == -1)
+	if (r->known->failed && try_disk(r, r->active == NULL ? 0 : r->active->base) == -1)
 		return -1;
-	return r->listing->count == 0 ? create_first(r) : open_empty(r, base);
-}
-
-/* The log has records. On return the tail's reference is the caller's. */
-static int
-recover_tail(struct recovery *r, struct tail *tail, size_t last)
-{
-	int64_t active_base;
-
-	if (check_format(r, tail, last) == -1 || settle_empty(r, tail, last) == -1)
+	if (r->active == NULL && create_first(r) == -1)
 		return -1;
-	active_base = r->listing->segments[r->listing->count - 1].base;
-	if (active_base != tail->segment->base) {
-		/* The tail is sealed, whatever its bytes are. */
-		if (check_published(r, active_base) == -1)
-			return -1;
-		if (tail->segment->bytes != tail->file_bytes)
-			report_damaged_seal(r, tail);
-		return open_empty(r, active_base);
-	}
-	if (check_published(r, tail->segment->end) == -1 || cut_tail(r, tail) == -1)
+	if (r->active == tail->segment && (cut_tail(r, tail) == -1 || renew_tail(r, tail) == -1))
 		return -1;
-	segment_hold(tail->segment);
-	r->active = tail->segment;
-	return 0;
-}
-
-static int
-recover(struct recovery *r)
-{
-	size_t last = r->listing->count;
-	struct tail tail;
-	int done;
-
-	while (last > 0 && r->listing->segments[last - 1].bytes == 0)
-		last--;
-	if (last == 0)
-		return recover_empty(r);
-	if (read_tail(r, &tail, r->listing->segments[last - 1].base) == -1)
-		return -1;
-	done = recover_tail(r, &tail, last - 1);
-	segment_drop(tail.segment);
-	return done;
+	remove_leftovers(r);
+	return force_all(r);
 }
 
 int
 recovery_run(struct recovery *recovery)
 {
+	struct tail tail = { .segment = NULL };
+	int done = -1;
+
 	recovery->active = NULL;
 	recovery->truncated_bytes = 0;
-	recovery->force_failed = false;
-	if (recover(recovery) == -1)
-		goto fail;
-	remove_leftovers(recovery);
-	if (force_all(recovery) == -1)
-		goto fail;
-	report_visible_damage(recovery);
-	return 0;
-fail:
+	recovery->failed = false;
+	if (look(recovery, &tail) == 0)
+		done = change(recovery, &tail);
+	close_tail(&tail);
+	if (done == 0) {
+		report_visible_damage(recovery);
+		return 0;
+	}
 	segment_drop(recovery->active);
 	recovery->active = NULL;
 	return -1;

@@ -30,7 +30,7 @@ struct recovery {
 	/* Results. */
 	struct segment *active;		/* opened, indexed, forced; one reference */
 	int64_t truncated_bytes;
-	bool force_failed;
+	bool failed;			/* as in struct partition_opened */
 };
 
 /* Returns 0, or -1 with the reason in `why`; the log is then closed, and untouched unless a step of the cut failed. */

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "worker/direct.h"
 #include "worker/piece.h"
-#include "worker/segment.h"
 
 enum {
 	/* What scan_holds_record sums up at most before it gives up: some hundredths of a second. */
@@ -92,7 +92,7 @@ scan_content_end(int fd, int64_t position, int64_t file_bytes)
 		int64_t left = file_bytes - position;
 		size_t content;
 
-		n = segment_read(fd, bytes, left < PIECE_BYTES ? (size_t)left : PIECE_BYTES, position);
+		n = direct_read(fd, bytes, left < PIECE_BYTES ? (size_t)left : PIECE_BYTES, position);
 		if (n <= 0)
 			break;
 		content = last_content(bytes, (size_t)n);
@@ -144,7 +144,7 @@ scan_holds_record(int fd, int64_t position, int64_t file_bytes, bool *holds)
 	bytes = malloc((size_t)size + 1);
 	if (bytes == NULL)
 		return -1;
-	n = segment_read(fd, bytes, (size_t)size, position);
+	n = direct_read(fd, bytes, (size_t)size, position);
 	if (n != -1)
 		*holds = holds_record(bytes, (size_t)n);
 	free(bytes);

@@ -1,7 +1,7 @@
 /*
  * Reading a segment file record by record from its beginning, sums included, in large pieces: what recovery decides
- * by. Knows nothing of logs and directories and changes nothing. Memory is bounded by the largest possible record,
- * whatever the lengths in the file say.
+ * by. Descriptors may be those of direct_open. Knows nothing of logs and directories and changes nothing. Memory is
+ * bounded by the largest possible record, whatever the lengths in the file say.
  */
 #ifndef WORKER_SCAN_H
 #define WORKER_SCAN_H

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "worker/direct.h"
 #include "worker/syscalls.h"
 
 enum {
@@ -239,7 +240,7 @@ window_at(struct window *window, int fd, int64_t position, int64_t end)
 
 	if (position < window->position || position + LENGTH_BYTES > window->position + (int64_t)window->filled) {
 		size_t wanted = left < (int64_t)window->capacity ? (size_t)left : window->capacity;
-		ssize_t n = window->residency == NULL ? segment_read(fd, window->buffer, wanted, position)
+		ssize_t n = window->residency == NULL ? direct_read(fd, window->buffer, wanted, position)
 		    : read_in_memory(window->residency, fd, window->buffer, wanted, position);
 
 		if (n == -1)

@@ -87,8 +87,9 @@ int segment_append(struct segment *segment, const uint8_t *records, size_t bytes
 
 /*
  * Walks over the lengths from where the segment ends so far up to the record `limit` or the end of the file, which has
- * `file_bytes`, and moves end, bytes and index. Returns 0 when it came to one of the two; or -1 with errno: EBADMSG
- * where no record can stand (an impossible length, one that leads out of the file), ENOMEM, or the read's.
+ * `file_bytes`, and moves end, bytes and index. The descriptor may be one of direct_open's. Returns 0 when it came to one
+ * of the two; or -1 with errno: EBADMSG where no record can stand (an impossible length, one that leads out of the
+ * file), ENOMEM, or the read's.
  */
 int segment_walk(struct segment *segment, int64_t file_bytes, int64_t limit);
 
