@@ -1,13 +1,12 @@
 /* Scanning segment files. */
 #include "worker/scan.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "worker/direct.h"
 #include "worker/piece.h"
+#include "worker/segment.h"
 
 enum {
 	/* What scan_holds_record sums up at most before it gives up: some hundredths of a second. */
@@ -68,17 +67,6 @@ last_content(const uint8_t *p, size_t size)
 	return size;
 }
 
-/* The first place from `position` on that is not in a hole of the file. */
-static int64_t
-behind_hole(int fd, int64_t position, int64_t file_bytes)
-{
-	off_t data = lseek(fd, position, SEEK_DATA);
-
-	if (data == -1)
-		return errno == ENXIO ? file_bytes : position;
-	return data;
-}
-
 int64_t
 scan_content_end(int fd, int64_t position, int64_t file_bytes)
 {
@@ -101,7 +89,7 @@ scan_content_end(int fd, int64_t position, int64_t file_bytes)
 		position += n;
 		/* What is preallocated can be a terabyte. */
 		if (content == 0)
-			position = behind_hole(fd, position, file_bytes);
+			position = segment_behind_hole(fd, position, file_bytes);
 	}
 	free(bytes);
 	return n == -1 ? -1 : end;

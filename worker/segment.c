@@ -130,6 +130,16 @@ segment_file_bytes(int fd)
 	return fstat(fd, &st) == -1 ? -1 : (int64_t)st.st_size;
 }
 
+int64_t
+segment_behind_hole(int fd, int64_t position, int64_t file_bytes)
+{
+	off_t data = lseek(fd, position, SEEK_DATA);
+
+	if (data == -1)
+		return errno == ENXIO ? file_bytes : position;
+	return data;
+}
+
 int
 segment_write(int fd, const void *from, size_t bytes, int64_t position)
 {

@@ -59,6 +59,9 @@ int segment_create_file(int dir_fd, const char *name);
 /* Size of an open file, or -1 with errno. */
 int64_t segment_file_bytes(int fd);
 
+/* The first place from `position` on that is not in a hole of the file: what is preallocated can be a terabyte. */
+int64_t segment_behind_hole(int fd, int64_t position, int64_t file_bytes);
+
 /* Writes all of it, in several calls if need be. Returns 0, or -1 with errno: an unknown part is then written. */
 int segment_write(int fd, const void *from, size_t bytes, int64_t position);
 
