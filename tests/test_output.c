@@ -17,7 +17,7 @@
 #include "worker/segment.h"
 #include "worker/syscalls.h"
 
-enum { FILE_BYTES = 1024 * 1024, MODEL_BYTES = 64 * 1024 * 1024, NO_LIMIT = 1 << 30 };
+enum { FILE_BYTES = 8 * 1024 * 1024, MODEL_BYTES = 64 * 1024 * 1024, NO_LIMIT = 1 << 30 };
 
 static struct output output;
 static struct segment *segment;
@@ -327,6 +327,290 @@ START_TEST(a_peer_that_is_gone)
 }
 END_TEST
 
+/* ---- What is not in memory ---- */
+
+enum { PAGE = 4096, PAGES = FILE_BYTES / PAGE + 1 };
+
+static bool in_memory[PAGES];
+static bool keeps_nothing;	/* what is read does not show in memory */
+static int read_error;
+static int64_t advised_from, advised_end;
+
+static void
+bring(int64_t position, int64_t bytes)
+{
+	for (int64_t page = position / PAGE; page <= (position + bytes - 1) / PAGE && page < PAGES; page++)
+		in_memory[page] = !keeps_nothing;
+}
+
+static int
+pretend_mincore(void *address, size_t size, unsigned char *pages)
+{
+	size_t first = (size_t)((uint8_t *)address - segment->residency.map) / PAGE;
+
+	for (size_t i = 0; i * PAGE < size; i++)
+		pages[i] = in_memory[first + i];
+	return 0;
+}
+
+static ssize_t
+pretend_pread(int fd, void *to, size_t size, off_t position)
+{
+	if (read_error != 0) {
+		errno = read_error;
+		return -1;
+	}
+	bring(position, (int64_t)size);
+	return pread(fd, to, size, position);
+}
+
+/* The pieces of one read follow each other. */
+static int
+pretend_fadvise(int fd, off_t position, off_t size, int advice)
+{
+	(void)fd;
+	ck_assert_int_eq(advice, POSIX_FADV_WILLNEED);
+	if (position != advised_end)
+		advised_from = position;
+	advised_end = position + size;
+	bring(position, size);
+	return 0;
+}
+
+static void
+begin_cold(void)
+{
+	begin();
+	segment->bytes = FILE_BYTES;
+	memset(in_memory, 0, sizeof(in_memory));
+	keeps_nothing = false;
+	read_error = 0;
+	advised_from = advised_end = -1;
+	syscalls.mincore = pretend_mincore;
+	syscalls.pread = pretend_pread;
+	syscalls.fadvise = pretend_fadvise;
+}
+
+/* The read that is asked for, from there on, and so long. */
+static struct slice_read
+expect_read(bool cold, int64_t position, int64_t bytes, int64_t awaited_bytes)
+{
+	struct slice_read read;
+
+	ck_assert(output_next_read(&output, cold, &read));
+	ck_assert_int_eq(read.position, position);
+	ck_assert_int_eq(read.bytes, bytes);
+	ck_assert_int_eq(read.awaited_bytes, awaited_bytes);
+	return read;
+}
+
+static void
+expect_no_read(bool cold)
+{
+	struct slice_read read;
+
+	ck_assert(!output_next_read(&output, cold, &read));
+}
+
+static void
+run(struct slice_read *read)
+{
+	slice_read_run(read);
+	output_read_done(&output, read);
+	slice_read_end(read);
+}
+
+static enum output_state
+flush_and_read(void)
+{
+	enum output_state state;
+
+	while ((state = output_flush(&output, sender, NO_LIMIT)) == OUTPUT_BLOCKED)
+		read_all();
+	read_all();
+	return state;
+}
+
+START_TEST(what_is_not_in_memory_waits_for_a_read)
+{
+	struct slice_read read;
+	uint32_t state = 1;
+
+	put_bytes(10, &state);
+	put_slice(5000, 300000);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_COLD);
+	/* The bytes before it have gone. */
+	ck_assert_uint_eq(model_read, 10);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_COLD);
+	ck_assert_uint_eq(model_read, 10);
+	read = expect_read(true, 5000, 300000, SLICE_SENDFILE_MAX_BYTES);
+	ck_assert_int_eq(atomic_load(&segment->references), 3);
+	run(&read);
+	ck_assert_int_eq(advised_from, 5000);
+	ck_assert_int_eq(advised_end, 305000);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_DRAINED);
+	ck_assert_uint_eq(model_read, model_put);
+}
+END_TEST
+
+START_TEST(what_is_in_memory_in_front_of_it_goes)
+{
+	struct slice_read read;
+
+	put_slice(100, 100000);
+	bring(0, 3 * PAGE);
+	bring(5 * PAGE, PAGE);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_COLD);
+	ck_assert_uint_eq(model_read, 3 * PAGE - 100);
+	/* A short slice: a little more is read. */
+	read = expect_read(true, 3 * PAGE, 128 * 1024, 100100 - 3 * PAGE);
+	run(&read);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_DRAINED);
+	ck_assert_uint_eq(model_read, model_put);
+}
+END_TEST
+
+/* Pages that are gone again, or that a file system never shows: some reads, and then it is sent all the same. */
+START_TEST(progress_is_certain)
+{
+	struct slice_read read;
+	int reads = 0;
+
+	keeps_nothing = true;
+	put_slice(0, 600000);
+	while (flush_and_read() == OUTPUT_COLD) {
+		ck_assert(output_next_read(&output, true, &read));
+		run(&read);
+		ck_assert_int_lt(++reads, 100);
+	}
+	ck_assert(output_empty(&output));
+	ck_assert_uint_eq(model_read, model_put);
+	/* Each of the two pieces that were waited for has had its tries. */
+	ck_assert_int_eq(reads, 6);
+}
+END_TEST
+
+START_TEST(what_cannot_be_read_cuts)
+{
+	int errors[] = { EIO, ESTALE };
+	struct slice_read read;
+
+	put_slice(0, 600000);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_COLD);
+	read_error = errors[_i];
+	keeps_nothing = true;
+	read = expect_read(true, 0, 600000, SLICE_SENDFILE_MAX_BYTES);
+	run(&read);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_CUT);
+	ck_assert_uint_eq(model_read, 0);
+}
+END_TEST
+
+START_TEST(a_file_that_ends_before_what_is_read_cuts)
+{
+	struct slice_read read;
+
+	put_slice(0, 600000);
+	ck_assert_int_eq(ftruncate(segment->fd, PAGE), 0);
+	keeps_nothing = true;
+	ck_assert_int_eq(flush_and_read(), OUTPUT_COLD);
+	read = expect_read(true, 0, 600000, SLICE_SENDFILE_MAX_BYTES);
+	run(&read);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_CUT);
+}
+END_TEST
+
+/* A read that ends behind the queue's end, or in another place, says nothing about what stands there now. */
+START_TEST(a_read_that_comes_too_late)
+{
+	struct slice_read read;
+
+	put_slice(0, 1000);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_COLD);
+	read = expect_read(true, 0, 128 * 1024, 1000);
+	output_clear(&output);
+	ck_assert_int_eq(atomic_load(&segment->references), 2);
+	read_error = EIO;
+	run(&read);
+	ck_assert_int_eq(atomic_load(&segment->references), 1);
+	model_put = 0;
+	put_slice(0, 1000);
+	read_error = 0;
+	read = expect_read(true, 0, 128 * 1024, 1000);
+	bring(0, 1000);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_DRAINED);
+	put_slice(500000, 1000);
+	read_error = EIO;
+	run(&read);
+	bring(500000, 1000);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_DRAINED);
+	ck_assert_uint_eq(model_read, model_put);
+}
+END_TEST
+
+/* Small slices one behind the other, as a client asks that replays a log: after two waits all is there when it comes. */
+START_TEST(a_reader_in_order_is_read_ahead_of)
+{
+	enum { STEP = 16 * 1024 };
+	struct slice_read read;
+	int waits = 0, ahead = 0;
+
+	for (int64_t at = 0; at < FILE_BYTES; at += STEP) {
+		put_slice(at, STEP);
+		if (output_next_read(&output, false, &read)) {
+			ck_assert_int_eq(read.awaited_bytes, 0);
+			ck_assert_int_ge(read.position, at);
+			ck_assert_int_le(read.position - at, 1024 * 1024);
+			run(&read);
+			ahead++;
+		}
+		if (flush_and_read() == OUTPUT_COLD) {
+			ck_assert(output_next_read(&output, true, &read));
+			run(&read);
+			waits++;
+			ck_assert_int_eq(flush_and_read(), OUTPUT_DRAINED);
+		}
+	}
+	ck_assert_int_eq(waits, 2);
+	ck_assert_int_eq(ahead, FILE_BYTES / (1024 * 1024) - 1);
+	ck_assert_int_eq(advised_end, FILE_BYTES);
+	ck_assert_uint_eq(model_read, model_put);
+}
+END_TEST
+
+/* What others have read before, and a log's end, need no reading ahead; nor does a reader that jumps about. */
+START_TEST(nothing_is_read_ahead_in_vain)
+{
+	struct slice_read read;
+
+	bring(2 * 1024 * 1024, FILE_BYTES / 2);
+	for (int64_t at = 0; at < 3; at++) {
+		put_slice(at * 100000, 100000);
+		if (flush_and_read() == OUTPUT_COLD) {
+			ck_assert(output_next_read(&output, true, &read));
+			run(&read);
+			ck_assert_int_eq(flush_and_read(), OUTPUT_DRAINED);
+		}
+	}
+	ck_assert_int_gt(output.ahead.end, 1000000);
+	put_slice(output.ahead.end - 1000, 1000);
+	read = expect_read(false, output.ahead.end, 1024 * 1024, 0);
+	run(&read);
+	put_slice(output.ahead.end - 1000, 1000);
+	expect_no_read(false);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_DRAINED);
+	put_slice(FILE_BYTES - 1000, 1000);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_COLD);
+	read = expect_read(true, FILE_BYTES - 1000, 1000, 1000);
+	run(&read);
+	put_slice(0, 1000);
+	expect_no_read(false);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_DRAINED);
+	expect_no_read(false);
+	expect_no_read(true);
+}
+END_TEST
+
 /* ---- Memory ---- */
 
 START_TEST(a_drained_queue_keeps_little)
@@ -389,7 +673,7 @@ int
 main(void)
 {
 	Suite *suite = suite_create("output");
-	TCase *tests = tcase_create("output");
+	TCase *tests = tcase_create("output"), *cold = tcase_create("cold");
 
 	tcase_set_timeout(tests, UNIT_TIMEOUT_S);
 	tcase_add_checked_fixture(tests, begin, end);
@@ -406,5 +690,16 @@ main(void)
 	tcase_add_test(tests, a_busy_queue_does_not_grow);
 	tcase_add_test(tests, cleared_in_the_middle);
 	suite_add_tcase(suite, tests);
+	tcase_set_timeout(cold, UNIT_TIMEOUT_S);
+	tcase_add_checked_fixture(cold, begin_cold, end);
+	tcase_add_test(cold, what_is_not_in_memory_waits_for_a_read);
+	tcase_add_test(cold, what_is_in_memory_in_front_of_it_goes);
+	tcase_add_test(cold, progress_is_certain);
+	tcase_add_loop_test(cold, what_cannot_be_read_cuts, 0, 2);
+	tcase_add_test(cold, a_file_that_ends_before_what_is_read_cuts);
+	tcase_add_test(cold, a_read_that_comes_too_late);
+	tcase_add_test(cold, a_reader_in_order_is_read_ahead_of);
+	tcase_add_test(cold, nothing_is_read_ahead_in_vain);
+	suite_add_tcase(suite, cold);
 	return unit_run(suite);
 }

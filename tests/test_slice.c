@@ -1,7 +1,9 @@
 /* Slices: the bytes on the wire, their pieces, their references, and files that have become shorter. */
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -72,7 +74,7 @@ START_TEST(A06_one_record_on_the_wire_is_as_on_disk)
 	connect_tcp();
 	slice = cut_slice(3, (int64_t)record);
 	ck_assert_int_eq(slice.bytes, record);
-	ck_assert_int_eq(slice_send(&slice, sender), record);
+	ck_assert_int_eq(slice_send(&slice, sender, INT64_MAX), record);
 	ck_assert_int_eq(slice.bytes, 0);
 	slice_release(&slice);
 	ck_assert_int_eq(shutdown(sender, SHUT_WR), 0);
@@ -105,7 +107,7 @@ START_TEST(a_large_slice_goes_in_pieces)
 	ck_assert_int_eq(slice.bytes, bytes);
 	while (slice.bytes > 0) {
 		int64_t left = slice.bytes;
-		ssize_t n = slice_send(&slice, sender);
+		ssize_t n = slice_send(&slice, sender, INT64_MAX);
 
 		if (n == -1) {
 			ck_assert_int_eq(errno, EAGAIN);
@@ -143,7 +145,7 @@ START_TEST(a_full_socket_is_told)
 	slice = cut_slice(0, INT64_MAX);
 	do {
 		left = slice.bytes;
-		n = slice_send(&slice, sender);
+		n = slice_send(&slice, sender, INT64_MAX);
 	} while (n > 0);
 	ck_assert_int_eq(n, -1);
 	ck_assert_int_eq(errno, EAGAIN);
@@ -169,8 +171,8 @@ START_TEST(a_truncated_file_is_an_error)
 	slice = cut_slice(0, INT64_MAX);
 	logkit_segment_path(&kit, 0, path);
 	logkit_truncate(path, 300);
-	ck_assert_int_eq(slice_send(&slice, sender), 300);
-	ck_assert_int_eq(slice_send(&slice, sender), -1);
+	ck_assert_int_eq(slice_send(&slice, sender, INT64_MAX), 300);
+	ck_assert_int_eq(slice_send(&slice, sender, INT64_MAX), -1);
 	ck_assert_int_eq(errno, EIO);
 	ck_assert_int_eq(slice.bytes, 1080 - 300);
 	slice_release(&slice);
@@ -189,14 +191,14 @@ START_TEST(interrupted_short_and_failing_sends)
 	connect_tcp();
 	slice = cut_slice(0, INT64_MAX);
 	logkit_set_fault((struct logkit_fault){ .call = CALL_SENDFILE, .at = 1, .error = EINTR });
-	ck_assert_int_eq(slice_send(&slice, sender), 1080);
+	ck_assert_int_eq(slice_send(&slice, sender, INT64_MAX), 1080);
 	slice_release(&slice);
 	slice = cut_slice(0, INT64_MAX);
 	logkit_set_fault((struct logkit_fault){ .call = CALL_SENDFILE, .at = 1, .error = LOGKIT_SHORT });
-	ck_assert_int_eq(slice_send(&slice, sender), 540);
+	ck_assert_int_eq(slice_send(&slice, sender, INT64_MAX), 540);
 	ck_assert_int_eq(slice.bytes, 540);
 	logkit_set_fault((struct logkit_fault){ .call = CALL_SENDFILE, .at = 1, .error = ECONNRESET });
-	ck_assert_int_eq(slice_send(&slice, sender), -1);
+	ck_assert_int_eq(slice_send(&slice, sender, INT64_MAX), -1);
 	ck_assert_int_eq(errno, ECONNRESET);
 	ck_assert_int_eq(slice.bytes, 540);
 	slice_release(&slice);
@@ -222,12 +224,95 @@ START_TEST(an_unlinked_segment_stays_readable)
 	logkit_segment_path(&kit, 0, path);
 	ck_assert_int_eq(unlink(path), 0);
 	logkit_close(&kit);
-	ck_assert_int_eq(slice_send(&slice, sender), 216);
+	ck_assert_int_eq(slice_send(&slice, sender, INT64_MAX), 216);
 	receive(wire, 216);
 	slice_release(&slice);
 	/* The log had its directory, its active segment and what was active before the reopening: all are closed. */
 	ck_assert_int_eq(logkit_open_descriptors(), fds - 4);
 	disconnect();
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Removes the first segment's file from the page cache; false when it has no disk to go to. */
+static bool
+evict(const struct slice *slice)
+{
+	ck_assert_int_eq(fsync(slice->segment->fd), 0);
+	for (int i = 0; i < 1000; i++) {
+		ck_assert_int_eq(posix_fadvise(slice->segment->fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+		if (slice_bytes_in_memory(slice) == 0)
+			return true;
+	}
+	printf("skipped: this file system has no disk\n");
+	return false;
+}
+
+START_TEST(a_read_brings_a_slice_into_memory)
+{
+	struct slice slice, next;
+	struct slice_read read;
+
+	logkit_begin(&kit, RECORD_CRC32C, 1 << 24);
+	logkit_open(&kit);
+	logkit_append(&kit, 12, 1000000);
+	slice = cut_slice(2, 5000000);
+	ck_assert_int_eq(slice_bytes_in_memory(&slice), SLICE_SENDFILE_MAX_BYTES);
+	if (evict(&slice)) {
+		slice_read_begin(&slice, slice.position, 100000, 100000, &read);
+		ck_assert_int_eq(atomic_load(&slice.segment->references), 3);
+		slice_read_run(&read);
+		slice_read_end(&read);
+		ck_assert_int_eq(read.error, 0);
+		ck_assert_int_eq(atomic_load(&slice.segment->references), 2);
+		ck_assert_int_ge(slice_bytes_in_memory(&slice), 100000);
+		ck_assert_int_lt(slice_bytes_in_memory(&slice), SLICE_SENDFILE_MAX_BYTES);
+		/* Told to read only: it comes by itself. */
+		next = (struct slice){ slice.segment, slice.position + 1000000, 1000000 };
+		slice_read_begin(&next, next.position, 500000, 0, &read);
+		slice_read_run(&read);
+		slice_read_end(&read);
+		while (slice_bytes_in_memory(&next) < SLICE_SENDFILE_MAX_BYTES)
+			usleep(100);
+		next.position += 600000;
+		ck_assert_int_eq(slice_bytes_in_memory(&next), 0);
+	}
+	slice_release(&slice);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_read_ends_with_the_log_or_an_error)
+{
+	char path[LOGKIT_PATH_BYTES];
+	struct slice_read read;
+	struct slice slice;
+
+	logkit_begin(&kit, RECORD_CRC32C, 1 << 20);
+	logkit_open(&kit);
+	logkit_append(&kit, 10, 100);
+	slice = cut_slice(5, 108);
+	slice_read_begin(&slice, 540, 1 << 20, 108, &read);
+	ck_assert_int_eq(read.bytes, 540);
+	slice_read_run(&read);
+	ck_assert_int_eq(read.error, 0);
+	slice_read_end(&read);
+	slice_read_begin(&slice, 1080, 1 << 20, 0, &read);
+	ck_assert_int_eq(read.bytes, 0);
+	slice_read_end(&read);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = 1, .error = ESTALE });
+	slice_read_begin(&slice, 540, 108, 108, &read);
+	slice_read_run(&read);
+	ck_assert_int_eq(read.error, ESTALE);
+	slice_read_end(&read);
+	logkit_segment_path(&kit, 0, path);
+	logkit_truncate(path, 600);
+	slice_read_begin(&slice, 540, 108, 108, &read);
+	slice_read_run(&read);
+	ck_assert_int_eq(read.error, EIO);
+	slice_read_end(&read);
+	ck_assert_int_eq(atomic_load(&slice.segment->references), 2);
+	slice_release(&slice);
 	logkit_end(&kit);
 }
 END_TEST
@@ -248,6 +333,8 @@ main(void)
 	tcase_add_test(tests, a_truncated_file_is_an_error);
 	tcase_add_test(tests, interrupted_short_and_failing_sends);
 	tcase_add_test(tests, an_unlinked_segment_stays_readable);
+	tcase_add_test(tests, a_read_brings_a_slice_into_memory);
+	tcase_add_test(tests, a_read_ends_with_the_log_or_an_error);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

@@ -311,6 +311,8 @@ conn_destroy(struct conn *conn)
 		close(conn->fd);
 		board_add(&set->worker->counters->connections_closed, 1);
 	}
+	if (conn->reading != NULL)
+		conn->reading->conn = NULL;
 	output_clear(&conn->output);
 	conn_drop_kept(conn);
 	conn_close_spill(conn);

@@ -34,6 +34,13 @@ enum blocked {
 	BLOCKED_LATER,		/* until conn_resume_all */
 };
 
+/* A read on behalf of a connection, which may be gone when it has run. */
+struct conn_read {
+	struct job job;
+	struct conn *conn;	/* NULL: it has gone */
+	struct slice_read read;
+};
+
 struct conn {
 	struct connections *set;
 	TAILQ_ENTRY(conn) all;
@@ -69,6 +76,7 @@ struct conn {
 	int64_t frame_started_ns;	/* 0 = no half frame that the client could complete */
 
 	struct output output;
+	struct conn_read *reading;	/* what a thread reads from a file to be sent; NULL = nothing */
 	int64_t stalled_ns;		/* since then nothing of the output has gone; 0 = not stalled */
 	int stalled_bytes;		/* that the peer's kernel had not taken then */
 	int64_t discard_until_ns;

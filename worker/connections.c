@@ -143,14 +143,61 @@ tell_cut(struct conn *conn)
 		    "the segment file%s", more);
 }
 
+/* ---- Reading what is to be sent and not in memory ---- */
+
+static void
+run_read(struct job *job)
+{
+	slice_read_run(&((struct conn_read *)job)->read);
+}
+
+static void
+read_done(struct job *job)
+{
+	struct conn_read *reading = (struct conn_read *)job;
+	struct conn *conn = reading->conn;
+
+	if (conn != NULL) {
+		conn->reading = NULL;
+		output_read_done(&conn->output, &reading->read);
+		if (!output_empty(&conn->output))
+			conn_schedule_flush(conn);
+	}
+	slice_read_end(&reading->read);
+	free(reading);
+}
+
+/* One read at a time for a connection, so that all that replay a log share the threads; see output_next_read. */
+static void
+read_ahead(struct conn *conn, bool cold)
+{
+	struct conn_read *reading;
+	struct slice_read read;
+
+	if (conn->reading != NULL || !output_next_read(&conn->output, cold, &read))
+		return;
+	reading = malloc(sizeof(*reading));
+	if (reading == NULL) {
+		slice_read_end(&read);
+		conn_abort(conn);
+		return;
+	}
+	*reading = (struct conn_read){ .job = { run_read, read_done, NULL }, .conn = conn, .read = read };
+	conn->reading = reading;
+	jobs_submit_read(conn_worker(conn)->jobs, &reading->job);
+}
+
 static void
 flush(struct conn *conn)
 {
 	uint64_t sent = conn->output.sent;
 	int64_t slice_bytes_sent = conn->output.slice_bytes_sent;
-	enum output_state state = output_flush(&conn->output, conn->fd, FLUSH_BUDGET_BYTES);
-	bool progressed = sent != conn->output.sent || slice_bytes_sent != conn->output.slice_bytes_sent;
+	enum output_state state;
+	bool progressed;
 
+	read_ahead(conn, false);
+	state = output_flush(&conn->output, conn->fd, FLUSH_BUDGET_BYTES);
+	progressed = sent != conn->output.sent || slice_bytes_sent != conn->output.slice_bytes_sent;
 	board_add(&conn_worker(conn)->counters->fetched_bytes, conn->output.slice_bytes_sent - slice_bytes_sent);
 	if (progressed)
 		conn->stalled_ns = 0;
@@ -175,6 +222,11 @@ flush(struct conn *conn)
 	case OUTPUT_CUT:
 		tell_cut(conn);
 		conn->dead = true;
+		break;
+	case OUTPUT_COLD:
+		/* It is not the peer that lets us wait. */
+		conn->stalled_ns = 0;
+		read_ahead(conn, true);
 		break;
 	}
 	if (conn->blocked == BLOCKED_OUTPUT && progressed)

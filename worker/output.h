@@ -16,6 +16,16 @@ struct output_slice {
 	uint64_t at;		/* goes out when so many bytes of the queue have been sent */
 };
 
+/* How far the files have been read ahead of this queue. */
+struct output_ahead {
+	const struct segment *segment;	/* of the last read: to be compared, never looked into; NULL = none yet */
+	int64_t end;			/* its position up to which the kernel has been told to read */
+	int64_t window_bytes;		/* so much at once, to a reader that comes in order; 0 = it does not */
+	int in_vain;			/* reads waited for since something was sent */
+	int64_t blind_bytes;		/* are sent although they do not show in memory */
+	bool unreadable;		/* the next bytes cannot be read */
+};
+
 struct output {			/* zero-initialised = empty */
 	uint8_t *bytes;
 	size_t capacity;
@@ -25,6 +35,7 @@ struct output {			/* zero-initialised = empty */
 	size_t slice_capacity;
 	size_t slice_head, slice_tail;
 	int64_t slice_bytes_sent;	/* ever, for the caller to take the difference of */
+	struct output_ahead ahead;
 };
 
 /* Room for `size` more bytes; write them there and call output_put. NULL: no memory. */
@@ -45,11 +56,21 @@ enum output_state {
 	OUTPUT_BLOCKED,	/* the socket is full */
 	OUTPUT_MORE,	/* `budget` is used up: let others have their turn */
 	OUTPUT_GONE,	/* the peer takes nothing any more */
-	OUTPUT_CUT,	/* a file ended inside a slice: what was announced cannot be kept */
+	OUTPUT_CUT,	/* a file ended inside a slice or cannot be read: what was announced cannot be kept */
+	OUTPUT_COLD,	/* the next bytes of a file are not in memory: they must be read before the next flush */
 };
 
 /* Sends as much as goes, somewhat more than `budget` at most. SIGPIPE must be ignored: sendfile has no flag for it. */
 enum output_state output_flush(struct output *output, int fd, size_t budget);
+
+/*
+ * What should be read from a file now, by a thread, so that flushes find it in memory? At most one read at a time is under
+ * way for a queue; output_read_done says that it has run, and whoever began it still ends it. `cold`: the last flush has
+ * stopped there, and the read waits for what is missing; otherwise it is only to stay ahead of a reader that goes
+ * through a segment in order. False: nothing.
+ */
+bool output_next_read(struct output *output, bool cold, struct slice_read *read);
+void output_read_done(struct output *output, const struct slice_read *read);
 
 /* Drops everything and frees the memory. */
 void output_clear(struct output *output);
