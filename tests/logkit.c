@@ -16,7 +16,9 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "worker/scan.h"
 #include "worker/segment.h"
+#include "worker/store.h"
 #include "worker/syscalls.h"
 
 /* ---- faults ---- */
@@ -30,12 +32,13 @@ static enum logkit_memory memory;
 static char trace[64 * 1024];
 static size_t trace_used;
 
-static const char *const call_names[] = { "open", "mkdir", "pread", "pwrite", "ftruncate", "fdatasync", "fsync",
+static const char *const call_names[] = { "open", "mkdir", "pread", "pwrite", "ftruncate", "fallocate", "mmap",
+	"madvise", "store", "store_length", "fdatasync", "fsync",
 	"sync_file_range", "rename", "unlink", "sendfile", "any" };
 
-/* Counts the call; returns the errno it must fail with, LOGKIT_SHORT, or 0. */
+/* Counts the call; returns the errno it must fail with, LOGKIT_SHORT, LOGKIT_EXIT, or 0. */
 static int
-meet(enum logkit_call call)
+count_call(enum logkit_call call)
 {
 	call_counts[call]++;
 	if (fault.at == 0 || (fault.call != LOGKIT_ANY && fault.call != (int)call))
@@ -44,9 +47,18 @@ meet(enum logkit_call call)
 	if (fault_seen != fault.at && !(fault.sticky && fault_seen > fault.at))
 		return 0;
 	fault_was_hit = true;
-	if (fault.error == LOGKIT_EXIT)
-		_exit(77);
 	return fault.error;
+}
+
+/* The same for calls that are done or not: a process that is to end does so before it. */
+static int
+meet(enum logkit_call call)
+{
+	int error = count_call(call);
+
+	if (error == LOGKIT_EXIT)
+		_exit(77);
+	return error;
 }
 
 static void
@@ -134,6 +146,64 @@ test_ftruncate(int fd, off_t size)
 		return fail_with(error);
 	note_fd("truncate", fd);
 	return ftruncate(fd, size);
+}
+
+/* A disk that fills up midway has given a part before it says so. */
+static int
+test_fallocate(int fd, int mode, off_t position, off_t size)
+{
+	int error = meet(CALL_FALLOCATE);
+	bool punching = (mode & FALLOC_FL_PUNCH_HOLE) != 0;
+
+	ck_assert_int_ne(mode & FALLOC_FL_KEEP_SIZE, 0);
+	if (error > 0) {
+		if (!punching && size > 1)
+			ck_assert_int_eq(fallocate(fd, mode, position, size / 2), 0);
+		return fail_with(error);
+	}
+	note_fd(punching ? "punch" : "allocate", fd);
+	return fallocate(fd, mode, position, size);
+}
+
+static void *
+test_mmap(void *at, size_t size, int protection, int flags, int fd, off_t position)
+{
+	int error = meet(CALL_MMAP);
+
+	if (error > 0) {
+		errno = error;
+		return MAP_FAILED;
+	}
+	return mmap(at, size, protection, flags, fd, position);
+}
+
+static int
+test_madvise(void *at, size_t size, int advice)
+{
+	int error = meet(CALL_MADVISE);
+
+	return error > 0 ? fail_with(error) : madvise(at, size, advice);
+}
+
+/* One that fails, or that a process dies in, has stored half before. */
+static int
+test_store(void *to, const void *from, size_t size)
+{
+	int error = count_call(CALL_STORE);
+
+	if (error > 0 || error == LOGKIT_EXIT)
+		memcpy(to, from, size / 2);
+	if (error == LOGKIT_EXIT)
+		_exit(77);
+	return error > 0 ? fail_with(error) : store_bytes(to, from, size);
+}
+
+static int
+test_store_length(void *to, const uint8_t *word)
+{
+	int error = meet(CALL_STORE_LENGTH);
+
+	return error > 0 ? fail_with(error) : store_length(to, word);
 }
 
 static int
@@ -233,6 +303,11 @@ use_table(void)
 	syscalls.pread = test_pread;
 	syscalls.pwrite = test_pwrite;
 	syscalls.ftruncate = test_ftruncate;
+	syscalls.fallocate = test_fallocate;
+	syscalls.mmap = test_mmap;
+	syscalls.madvise = test_madvise;
+	syscalls.store = test_store;
+	syscalls.store_length = test_store_length;
 	syscalls.fdatasync = test_fdatasync;
 	syscalls.fsync = test_fsync;
 	syscalls.sync_file_range = test_sync_file_range;
@@ -297,6 +372,20 @@ logkit_trace(void)
 
 /* ---- the log ---- */
 
+static bool mapped_mode;
+
+void
+logkit_file_mode(void)
+{
+	mapped_mode = false;
+}
+
+void
+logkit_mapped_mode(void)
+{
+	mapped_mode = true;
+}
+
 void
 logkit_begin(struct logkit *kit, enum record_format format, int64_t segment_bytes)
 {
@@ -311,7 +400,7 @@ logkit_begin(struct logkit *kit, enum record_format format, int64_t segment_byte
 	kit->data_fd = open(kit->data_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_ne(kit->data_fd, -1);
 	kit->settings = (struct partition_settings){ .record_format = format, .segment_bytes = segment_bytes,
-		.index_interval_bytes = 4096 };
+		.index_interval_bytes = 4096, .mapped = mapped_mode };
 	kit->known = (struct partition_known){ .published_end = -1 };
 	use_table();
 	logkit_set_memory(LOGKIT_WARM);
@@ -554,6 +643,19 @@ logkit_file_bytes(const char *path)
 	struct stat st;
 
 	return lstat(path, &st) == -1 ? -1 : (int64_t)st.st_size;
+}
+
+void
+logkit_expect_file_end(const struct logkit *kit, const char *path, int64_t end)
+{
+	int64_t bytes = logkit_file_bytes(path);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (!kit->settings.mapped)
+		ck_assert_int_eq(bytes, end);
+	ck_assert_int_ge(bytes, end);
+	ck_assert_int_eq(scan_content_end(fd, end, bytes), end);
+	close(fd);
 }
 
 uint8_t *

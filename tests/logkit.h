@@ -24,6 +24,10 @@ struct logkit {
 	size_t (*size_of)(int64_t offset);	/* a record's payload; NULL: the size given */
 };
 
+/* Logs that begin behind this are written so: in file mode when nothing is said. For a test case's fixture. */
+void logkit_file_mode(void);
+void logkit_mapped_mode(void);
+
 /* A fresh data directory below $TMPDIR or /tmp; the log "t-0" in it is not opened yet. Forces cost nothing from here
  * on: tests of what a force does put their own into the table. */
 void logkit_begin(struct logkit *kit, enum record_format format, int64_t segment_bytes);
@@ -66,6 +70,8 @@ void logkit_expect_broken(struct logkit *kit, int64_t from, int64_t to);
 void logkit_file_path(const struct logkit *kit, const char *name, char *to);
 void logkit_segment_path(const struct logkit *kit, int64_t base, char *to);
 int64_t logkit_file_bytes(const char *path);	/* -1: there is none */
+/* The active segment's file has nothing behind `end`: in file mode its size tells, in mapped mode zeros may follow. */
+void logkit_expect_file_end(const struct logkit *kit, const char *path, int64_t end);
 uint8_t *logkit_read_file(const char *path, size_t *bytes);
 void logkit_write_file(const char *path, const void *from, size_t bytes);
 void logkit_change(const char *path, int64_t position, const void *from, size_t bytes);
@@ -79,8 +85,8 @@ void logkit_catch_lines(void);
 char *logkit_caught_lines(void);
 
 /* Faults. */
-enum logkit_call { CALL_OPEN, CALL_MKDIR, CALL_PREAD, CALL_PWRITE, CALL_FTRUNCATE, CALL_FDATASYNC, CALL_FSYNC,
-	CALL_SYNC_FILE_RANGE, CALL_RENAME, CALL_UNLINK, CALL_SENDFILE, CALL_COUNT };
+enum logkit_call { CALL_OPEN, CALL_MKDIR, CALL_PREAD, CALL_PWRITE, CALL_FTRUNCATE, CALL_FALLOCATE,
+	CALL_MMAP, CALL_MADVISE, CALL_STORE, CALL_STORE_LENGTH, CALL_FDATASYNC, CALL_FSYNC, CALL_SYNC_FILE_RANGE, CALL_RENAME, CALL_UNLINK, CALL_SENDFILE, CALL_COUNT };
 
 enum { LOGKIT_EXIT = -1, LOGKIT_SHORT = -2, LOGKIT_ANY = CALL_COUNT };
 

@@ -32,7 +32,7 @@ header(void)
 	return (int64_t)record_header_bytes(kit.settings.record_format);
 }
 
-/* A closed log of `count` records of `size` bytes in one segment; `path` is its file. */
+/* A closed log of `count` records of `size` bytes in one segment; `path` is its file, which ends with them. */
 static void
 make_log(enum record_format format, int count, size_t size)
 {
@@ -42,6 +42,7 @@ make_log(enum record_format format, int count, size_t size)
 		ck_assert_int_eq(logkit_try_append(&kit, count, size), 0);
 	logkit_close(&kit);
 	logkit_segment_path(&kit, 0, path);
+	logkit_truncate(path, count * (header() + (int64_t)size));
 }
 
 /* Replaces the file by `content`, opens, and expects exactly the records 0 to end - 1, and no byte more in the file. */
@@ -52,7 +53,7 @@ expect_recovered(const uint8_t *content, size_t bytes, int64_t end, size_t size)
 	logkit_open(&kit);
 	ck_assert_int_eq(partition_log_end(kit.p), end);
 	ck_assert_int_eq(partition_durable_end(kit.p), end);
-	ck_assert_int_eq(logkit_file_bytes(path), end * (header() + (int64_t)size));
+	logkit_expect_file_end(&kit, path, end * (header() + (int64_t)size));
 	logkit_expect(&kit, 0, end, size);
 }
 
@@ -144,8 +145,8 @@ START_TEST(bug_A2_every_length_of_the_last_segment)
 	logkit_close(&kit);
 	record = header() + 50;
 	logkit_segment_path(&kit, 10, path);
+	logkit_truncate(path, 5 * record);
 	whole = logkit_read_file(path, &bytes);
-	ck_assert_uint_eq(bytes, 5 * (size_t)record);
 	for (size_t kept = 0; kept <= bytes; kept++) {
 		int64_t end = 10 + (int64_t)kept / record;
 
@@ -303,6 +304,7 @@ START_TEST(a_large_torn_record)
 	ck_assert_int_eq(logkit_try_append(&kit, 1, (size_t)record_max_payload(formats[_i])), 0);
 	logkit_close(&kit);
 	logkit_segment_path(&kit, 0, path);
+	logkit_truncate(path, header() + 100 + RECORD_MAX_BYTES);
 	whole = logkit_read_file(path, &bytes);
 	expect_recovered(whole, bytes - 1, 1, 100);
 	logkit_close(&kit);
@@ -315,21 +317,30 @@ START_TEST(a_large_torn_record)
 }
 END_TEST
 
+/* In mapped mode the file gets its full size. */
+static const char *
+extended(void)
+{
+	return kit.settings.mapped ? "truncate 00000000000000000000.log;" : "";
+}
+
 START_TEST(recovered_is_forced_in_order)
 {
 	size_t bytes, record = 64 + 8;
+	char expected[512];
 	uint8_t *whole;
 
 	make_log(RECORD_CRC32C, 6, 64);
 	whole = logkit_read_file(path, &bytes);
 	whole[2 * record + 20] ^= 1;
 	logkit_write_file(path, whole, bytes);
+	snprintf(expected, sizeof(expected), "create 00000000000000000000.cut.tmp;write 00000000000000000000.cut.tmp;"
+	    "force 00000000000000000000.cut.tmp;rename 00000000000000000000.cut;fsync t-0;"
+	    "truncate 00000000000000000000.log;force 00000000000000000000.log;%s"
+	    "force 00000000000000000000.log;fsync t-0;", extended());
 	logkit_trace_begin();
 	logkit_open(&kit);
-	ck_assert_str_eq(logkit_trace(), "create 00000000000000000000.cut.tmp;write 00000000000000000000.cut.tmp;"
-	    "force 00000000000000000000.cut.tmp;rename 00000000000000000000.cut;fsync t-0;"
-	    "truncate 00000000000000000000.log;force 00000000000000000000.log;"
-	    "force 00000000000000000000.log;fsync t-0;");
+	ck_assert_str_eq(logkit_trace(), expected);
 	free(whole);
 	logkit_end(&kit);
 }
@@ -345,8 +356,8 @@ START_TEST(a_new_log_is_forced_up_to_the_directory_above)
 	logkit_trace_begin();
 	logkit_open(&kit);
 	snprintf(expected, sizeof(expected), "mkdir t-0;create 00000000000000000000.log.tmp;"
-	    "force 00000000000000000000.log.tmp;rename 00000000000000000000.log;force 00000000000000000000.log;"
-	    "fsync t-0;fsync %s;", data);
+	    "force 00000000000000000000.log.tmp;rename 00000000000000000000.log;%sforce 00000000000000000000.log;"
+	    "fsync t-0;fsync %s;", extended(), data);
 	ck_assert_str_eq(logkit_trace(), expected);
 	/* Still empty: an earlier start may have ended before it forced that. */
 	logkit_close(&kit);
@@ -673,6 +684,7 @@ END_TEST
 
 /* ---- empty segments ---- */
 
+/* As the log's write mode leaves it. */
 static void
 put_empty(int64_t base)
 {
@@ -680,6 +692,8 @@ put_empty(int64_t base)
 
 	logkit_segment_path(&kit, base, name);
 	logkit_write_file(name, "", 0);
+	if (kit.settings.mapped)
+		logkit_truncate(name, kit.settings.segment_bytes);
 }
 
 START_TEST(an_empty_segment_at_the_end_is_the_active_one)
@@ -687,7 +701,8 @@ START_TEST(an_empty_segment_at_the_end_is_the_active_one)
 	make_log(formats[_i], 10, 64);
 	put_empty(10);
 	put_empty(11);
-	put_empty(3);
+	logkit_segment_path(&kit, 3, path);
+	logkit_write_file(path, "", 0);
 	logkit_open(&kit);
 	ck_assert_int_eq(partition_segments(kit.p), 2);
 	ck_assert_int_eq(partition_log_start(kit.p), 0);
@@ -695,7 +710,7 @@ START_TEST(an_empty_segment_at_the_end_is_the_active_one)
 	logkit_append(&kit, 5, 64);
 	logkit_expect(&kit, 0, 15, 64);
 	logkit_segment_path(&kit, 10, path);
-	ck_assert_int_eq(logkit_file_bytes(path), 5 * (header() + 64));
+	logkit_expect_file_end(&kit, path, 5 * (header() + 64));
 	logkit_reopen(&kit);
 	logkit_expect(&kit, 0, 15, 64);
 	logkit_end(&kit);
@@ -800,7 +815,7 @@ START_TEST(an_empty_segment_ahead_tells_no_format)
 
 	make_log(RECORD_CRC32C, 1, 64);
 	whole = logkit_read_file(path, &bytes);
-	put_empty(0);
+	logkit_truncate(path, 0);
 	logkit_segment_path(&kit, 5, path);
 	logkit_write_file(path, whole, 40);
 	free(whole);
@@ -916,13 +931,18 @@ int
 main(void)
 {
 	Suite *suite = suite_create("recovery");
-	TCase *tests = tcase_create("recovery");
+	TCase *file = tcase_create("file"), *mapped = tcase_create("mapped");
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
-	tcase_set_timeout(tests, 60);
-	suite_add_tcase(suite, tests);
-	add_tests(tests);
+	tcase_set_timeout(file, 60);
+	tcase_set_timeout(mapped, 60);
+	tcase_add_checked_fixture(file, logkit_file_mode, NULL);
+	tcase_add_checked_fixture(mapped, logkit_mapped_mode, NULL);
+	suite_add_tcase(suite, file);
+	suite_add_tcase(suite, mapped);
+	add_tests(file);
+	add_tests(mapped);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

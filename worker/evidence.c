@@ -5,36 +5,62 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "worker/direct.h"
 #include "worker/scan.h"
 
 /*
- * In which format do a file's bytes make sense? A sum that fits the first record tells crc32c (unless a client has
- * made it up: then the lengths of plain lead exactly to the end, and the sums do not). Lengths that lead exactly to
- * the end of a file tell plain. A file that may be torn behind that needs two whole records, since a single torn record in
- * crc32c can read as one whole record in plain; and then no impossible length may follow. (A lone record in crc32c that is
- * torn just so that it is one of plain, four bytes before its end, is refused as well: a power cut tears at sectors, a
- * wrong record_format is a slip of the pen, and refusing loses nothing.)
+ * A file's records as one format has them. `whole`: they lead to the end of what was written, behind which there is nothing,
+ * or zeros in a file that was written through a mapping. `exact`: and their last byte is the last one that is not zero.
+ */
+struct reading {
+	struct scan scan;
+	bool whole, exact;
+};
+
+static int
+read_as(int fd, enum record_format format, int64_t file_bytes, struct reading *reading)
+{
+	int64_t content_end, end;
+	uint8_t last;
+
+	if (scan_records(fd, format, 0, file_bytes, NULL, &reading->scan) == -1)
+		return -1;
+	end = reading->scan.position;
+	content_end = scan_content_end(fd, end, file_bytes);
+	if (content_end == -1 || (end > 0 && direct_read(fd, &last, 1, end - 1) == -1))
+		return -1;
+	reading->whole = content_end == end;
+	reading->exact = end == file_bytes || (reading->whole && end > 0 && last != 0);
+	return 0;
+}
+
+/*
+ * In which format do a file's bytes make sense? A sum that fits the first record tells crc32c. A client can have made it
+ * up: then the lengths of plain lead to the end of what was written, and the sums do not; if both do, nothing can be told.
+ * Lengths that lead exactly to the end tell plain. A file that may be torn behind that needs two whole records, since a
+ * single torn record in crc32c can read as one whole record in plain; and then no impossible length may follow. (A lone
+ * record in crc32c that is torn just so that it is one of plain, four bytes before its end, is refused as well: a power cut
+ * tears at sectors, a wrong record_format is a slip of the pen, and refusing loses nothing.)
  */
 int
 evidence_of_file(int fd, int64_t file_bytes, bool sealed, enum evidence *evidence)
 {
 	enum record_verdict first;
-	struct scan plain, summed = { 0 };
-	bool exact, possible;
+	struct reading plain, summed = { 0 };
 
 	*evidence = EVIDENCE_NONE;
-	if (scan_records(fd, RECORD_PLAIN, 0, file_bytes, NULL, &plain) == -1
+	if (read_as(fd, RECORD_PLAIN, file_bytes, &plain) == -1
 	    || scan_first(fd, RECORD_CRC32C, file_bytes, &first) == -1)
 		return -1;
-	exact = plain.position == file_bytes;
-	possible = sealed ? exact : plain.verdict != RECORD_IMPOSSIBLE;
-	if (first == RECORD_VALID && exact
-	    && scan_records(fd, RECORD_CRC32C, 0, file_bytes, NULL, &summed) == -1)
+	if (first == RECORD_VALID && plain.whole && read_as(fd, RECORD_CRC32C, file_bytes, &summed) == -1)
 		return -1;
-	if (first == RECORD_VALID && (!exact || summed.position == file_bytes))
-		*evidence = EVIDENCE_CRC32C;
-	else if (possible && plain.records > 0)
-		*evidence = sealed || exact || plain.records > 1 ? EVIDENCE_PLAIN : EVIDENCE_DOUBT;
+	if (first == RECORD_VALID && (!plain.whole || summed.whole)) {
+		*evidence = plain.whole ? EVIDENCE_NONE : EVIDENCE_CRC32C;
+		return 0;
+	}
+	if (plain.scan.records == 0 || (sealed ? !plain.exact : plain.scan.verdict == RECORD_IMPOSSIBLE))
+		return 0;
+	*evidence = plain.exact || plain.scan.records > 1 ? EVIDENCE_PLAIN : EVIDENCE_DOUBT;
 	return 0;
 }
 
@@ -52,6 +78,22 @@ evidence_of_sealed(int dir_fd, int64_t base)
 	return evidence;
 }
 
+/*
+ * Walks on over the lengths, whatever the records are. Returns 0 when they lead to `content_end`, behind which there is
+ * nothing or zeros; or -1 with errno as segment_walk's.
+ */
+static int
+walk_on(struct segment *walk, int64_t file_bytes, int64_t content_end)
+{
+	int error;
+
+	index_init(&walk->index, INT64_MAX / 2);
+	error = segment_walk(walk, file_bytes, INT64_MAX) == -1 ? errno : 0;
+	index_free(&walk->index);
+	errno = error;
+	return error == 0 || (error == EBADMSG && walk->bytes >= content_end) ? 0 : -1;
+}
+
 int
 evidence_is_seal(const struct segment *segment, int64_t file_bytes, int64_t base, bool *is)
 {
@@ -60,7 +102,6 @@ evidence_is_seal(const struct segment *segment, int64_t file_bytes, int64_t base
 	int64_t missing = base - segment->end;
 	int64_t smallest = (int64_t)record_header_bytes(segment->format) + 1;
 	int64_t rest, content_end;
-	int error;
 
 	*is = false;
 	content_end = scan_content_end(segment->fd, segment->bytes, file_bytes);
@@ -69,13 +110,11 @@ evidence_is_seal(const struct segment *segment, int64_t file_bytes, int64_t base
 	rest = content_end - segment->bytes;
 	if (missing <= 0 || rest == 0)
 		return 0;
-	index_init(&walk.index, INT64_MAX / 2);
-	error = segment_walk(&walk, file_bytes, INT64_MAX) == -1 ? errno : 0;
-	index_free(&walk.index);
-	if (error == 0)
+	if (walk_on(&walk, file_bytes, content_end) == 0)
 		*is = walk.end == base;
-	else if (error == EBADMSG)
+	else if (errno == EBADMSG)
 		*is = missing <= rest / smallest && missing >= (rest + RECORD_MAX_BYTES - 1) / RECORD_MAX_BYTES;
-	errno = error;
-	return error == 0 || error == EBADMSG ? 0 : -1;
+	else
+		return -1;
+	return 0;
 }

@@ -199,6 +199,8 @@ partition_close(struct partition *p)
 		segment_drop(segment);
 	}
 	free(p->doomed);
+	mapping_close(&p->ahead);
+	mapping_close(&p->behind);
 	close(p->dir_fd);
 	free(p->sealed);
 	free(p->name);
@@ -281,12 +283,17 @@ partition_fail(struct partition *p)
 
 /* ---- append ---- */
 
+/* What a failed write has left is removed before anything is allocated, since that takes the blocks as well. */
 int64_t
 partition_room(const struct partition *p)
 {
-	int64_t room = p->settings.segment_bytes - p->active->bytes;
+	int64_t room = partition_segment_room(p);
 
-	return room > 0 ? room : 0;
+	if (!p->settings.mapped)
+		return room;
+	if (p->ahead.bytes == NULL || p->uncut)
+		return 0;
+	return p->ahead.end - p->active->bytes < room ? p->ahead.end - p->active->bytes : room;
 }
 
 enum partition_fit
@@ -294,14 +301,16 @@ partition_fit(const struct partition *p, int64_t bytes)
 {
 	if (bytes > p->settings.segment_bytes)
 		return PARTITION_ALONE;
-	return bytes <= partition_room(p) ? PARTITION_FITS : PARTITION_ROLL;
+	if (bytes > partition_segment_room(p))
+		return PARTITION_ROLL;
+	return bytes <= partition_room(p) ? PARTITION_FITS : PARTITION_AHEAD;
 }
 
 /* Removes what a failed write may have left behind the end, or the next append's failure would leave a mixture. */
 static int
 cut_leavings(struct partition *p)
 {
-	if (segment_truncate(p->active->fd, p->active->bytes) == -1)
+	if (segment_cut(p->active->fd, p->active->bytes) == -1)
 		return -1;
 	p->uncut = false;
 	return 0;
@@ -319,6 +328,19 @@ note_append(struct partition *p, bool first)
 	}
 }
 
+/*
+ * At once, so that no crash brings back a part of what is refused now; if that fails, before the next append. What was
+ * mapped has lost its blocks then.
+ */
+static void
+append_failed(struct partition *p)
+{
+	p->uncut = true;
+	p->room_void = true;
+	partition_retire_mapping(p);
+	cut_leavings(p);
+}
+
 int
 partition_append(struct partition *p, const uint8_t *records, size_t bytes, int32_t count)
 {
@@ -334,14 +356,12 @@ partition_append(struct partition *p, const uint8_t *records, size_t bytes, int3
 	}
 	if (p->uncut && cut_leavings(p) == -1)
 		return -1;
-	if (segment_append(p->active, records, bytes, count) == 0) {
+	if (segment_append(p->active, p->settings.mapped ? &p->ahead : NULL, records, bytes, count) == 0) {
 		note_append(p, p->active->bytes == (int64_t)bytes);
 		return 0;
 	}
-	/* At once, so that no crash brings back a part of what is refused now; if that fails, before the next append. */
 	error = errno;
-	p->uncut = true;
-	cut_leavings(p);
+	append_failed(p);
 	errno = error;
 	return -1;
 }
@@ -401,6 +421,7 @@ partition_roll_begin(struct partition *p, const uint8_t *records, size_t bytes, 
 	roll->active = p->active;
 	roll->dir_fd = p->dir_fd;
 	roll->index_interval_bytes = p->settings.index_interval_bytes;
+	roll->full_bytes = p->settings.mapped ? p->settings.segment_bytes : 0;
 	roll->replaces = p->active->bytes == 0;
 	if (roll_plan(p->settings.record_format, p->settings.segment_bytes, p->active->end, records, bytes, count,
 	    &roll->parts, &roll->part_count) == -1 || reserve_sealed(p, roll->part_count) == -1) {
@@ -410,6 +431,9 @@ partition_roll_begin(struct partition *p, const uint8_t *records, size_t bytes, 
 		errno = error;
 		return NULL;
 	}
+	partition_retire_mapping(p);
+	roll->mapping = p->behind;
+	p->behind = (struct mapping){ 0 };
 	return roll;
 }
 

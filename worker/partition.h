@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "common/record.h"
+#include "worker/mapping.h"
 #include "worker/slice.h"
 
 struct partition;
@@ -130,9 +131,21 @@ int partition_barrier_finish(struct partition *partition, struct partition_barri
 /* Upkeep of the active segment: what must be done now and then besides, and must not wait in the loop. A job. */
 struct partition_upkeep {
 	struct segment *segment;	/* a reference of the job's own */
-	int64_t write_back_position;	/* what is to be on its way to the disk */
+	/* What is to be on its way to the disk. */
+	int64_t write_back_position;
 	int64_t write_back_bytes;	/* 0 = nothing */
 	int write_back_error;		/* errno, 0 = begun */
+	/* With `mapped`, the next stretch of the file. */
+	bool make_room;
+	bool cut;			/* a failed write has left something behind the end, which goes first */
+	int64_t end_position;		/* where the log ends; readers and appends may be behind it meanwhile */
+	int64_t allocated_end;		/* there are blocks up to here */
+	int64_t wanted_end;		/* and should be up to here, */
+	int64_t needed_end;		/* or at least up to here */
+	int64_t segment_bytes;		/* size of the file */
+	struct mapping mapping;		/* the result */
+	struct mapping behind;		/* is of no use any more */
+	int room_error;			/* errno, 0 = made */
 };
 
 /*

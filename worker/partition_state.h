@@ -50,6 +50,8 @@ struct partition {
 	int64_t durable_end;		/* always within the active segment, as is its position */
 	int64_t durable_position;
 	int64_t write_back_position;	/* in the active segment: before it, write-back has been begun */
+	struct mapping ahead;		/* what of the active segment can be written through; nothing before its first append */
+	struct mapping behind;		/* what that was before, until the next upkeep unmaps it */
 	int64_t first_append_ms, last_append_ms;	/* to the active segment; mean nothing while it is empty */
 	int64_t first_append_ns, last_append_ns;	/* the same on CLOCK_MONOTONIC */
 	int64_t least_start;		/* the log starts here or behind it: that had been published */
@@ -61,10 +63,23 @@ struct partition {
 	bool unlinks_unsure;		/* the directory could not be forced behind one: no more of them */
 	bool failed;
 	bool uncut;		/* a failed write may have left bytes behind the end */
+	bool room_void;		/* an append has failed since the upkeep under way began: what it maps is of no use */
 };
 
 /* A force has failed with errno: nothing tells what is on disk now, and a later success would not tell either. */
 void partition_fail(struct partition *p);
+
+/* Bytes that the active segment can still take. */
+static inline int64_t
+partition_segment_room(const struct partition *p)
+{
+	int64_t room = p->settings.segment_bytes - p->active->bytes;
+
+	return room > 0 ? room : 0;
+}
+
+/* What is mapped is not written through any more. */
+void partition_retire_mapping(struct partition *p);
 
 /* The sealed segment that would hold the offset; NULL: it is ahead of all of them, or in the active one. */
 struct sealed *partition_find_sealed(const struct partition *p, int64_t offset);

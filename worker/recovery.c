@@ -5,7 +5,7 @@
  *   try       after a failed force: a new file is written, forced and removed
  *   cut       what stands behind the end is copied aside and that is forced; then the file is cut and forced
  *   renew     where the page cache is in doubt: what no force has confirmed is written as the disk has it
- *   settle    left-overs go, the active segment and the names are forced
+ *   settle    the active segment gets the size that its write mode wants, left-overs go, segment and names are forced
  *
  * What may be believed after a failed force. Only bytes: which of them reached the disk is asked of the disk, by reading
  * past the page cache. The kernel marks the pages that it could not write as clean, goes on showing them, and says
@@ -244,7 +244,7 @@ settle_empty(struct recovery *r, const struct tail *tail, size_t last)
 			active = i;
 	}
 	for (size_t i = listing->count; i-- > 0;)
-		if (listing->segments[i].bytes == 0 && i != active)
+		if ((i > last || listing->segments[i].bytes == 0) && i != active)
 			drop_foreign(r, i);
 	return 0;
 }
@@ -309,21 +309,35 @@ report_visible_damage(const struct recovery *r)
 	}
 }
 
+/* Has the segment no content: no bytes, or nothing but zeros? -1 with `why` when that cannot be told. */
+static int
+is_empty(struct recovery *r, const struct tail *tail)
+{
+	int64_t content_end;
+
+	if (tail->scan.records > 0)
+		return 0;
+	content_end = scan_content_end(tail->read_fd, 0, tail->file_bytes);
+	if (content_end == -1)
+		return refuse_disk(r, tail->segment->base, "read");
+	return content_end == 0;
+}
+
 /* Opens an empty segment as the active one. */
 static int
 open_empty(struct recovery *r, int64_t base)
 {
 	struct tail tail;
-	int64_t file_bytes;
+	int empty;
 
 	if (read_tail(r, &tail, base) == -1)
 		return -1;
 	segment_hold(tail.segment);
 	r->active = tail.segment;
-	file_bytes = tail.file_bytes;
+	empty = is_empty(r, &tail);
 	close_tail(&tail);
-	if (file_bytes == 0)
-		return 0;
+	if (empty != 0)
+		return empty == 1 ? 0 : -1;
 	return refuse(r, "%s/%020" PRId64 ".log: changed while it was being opened: another process writes here",
 	    r->name, base);
 }
@@ -368,15 +382,20 @@ look_at_tail(struct recovery *r, struct tail *tail, size_t last)
 static int
 look(struct recovery *r, struct tail *tail)
 {
-	size_t last = r->listing->count;
+	for (size_t last = r->listing->count; last > 0; last--) {
+		int empty = r->listing->segments[last - 1].bytes == 0;
 
-	while (last > 0 && r->listing->segments[last - 1].bytes == 0)
-		last--;
-	if (last == 0)
-		return look_at_empty(r);
-	if (read_tail(r, tail, r->listing->segments[last - 1].base) == -1)
-		return -1;
-	return look_at_tail(r, tail, last - 1);
+		if (empty)
+			continue;
+		if (read_tail(r, tail, r->listing->segments[last - 1].base) == -1)
+			return -1;
+		empty = is_empty(r, tail);
+		if (empty != 1)
+			return empty == 0 ? look_at_tail(r, tail, last - 1) : -1;
+		close_tail(tail);
+		tail->segment = NULL;
+	}
+	return look_at_empty(r);
 }
 
 /* ---- try ---- */
@@ -418,20 +437,25 @@ try_disk(struct recovery *r, int64_t base)
 
 /* ---- cut ---- */
 
-/* Is what stands behind the end one record that was not written to its end, and nothing else? */
+/*
+ * Is what stands behind the end one write that was interrupted, in which nobody can miss anything? A record that was not
+ * written to its end; or one that was stored through a mapping but for its length, which comes last. When nothing but the
+ * process has died since the board was written, that is true of everything behind a length of zero.
+ */
 static int
-is_torn_record(const struct recovery *r, const struct tail *tail, int64_t content_end, bool *torn)
+is_interrupted(const struct recovery *r, const struct tail *tail, int64_t content_end, bool *is)
 {
-	bool holds = false;
+	enum record_verdict verdict = tail->scan.verdict;
+	bool summed = r->settings->record_format == RECORD_CRC32C, holds = false;
+	bool process_died = r->known->published_end >= 0 && !r->known->from_disk;
 
-	*torn = false;
-	if (tail->scan.verdict != RECORD_INCOMPLETE)
+	*is = verdict == RECORD_END && process_died && !tail->doubtful;
+	if (*is || tail->doubtful || (verdict != RECORD_INCOMPLETE && !(verdict == RECORD_END && summed)))
 		return 0;
-	/* A damaged length can swallow good records. Only their sums can tell, so in plain they are not found. */
-	if (r->settings->record_format == RECORD_CRC32C
-	    && scan_holds_record(tail->read_fd, tail->scan.position, content_end, &holds) == -1)
+	/* A damaged length can hide good records. Only their sums can tell, so in plain they are not found. */
+	if (summed && scan_holds_record(tail->read_fd, tail->scan.position, content_end, &holds) == -1)
 		return -1;
-	*torn = !holds && !tail->doubtful;
+	*is = !holds;
 	return 0;
 }
 
@@ -441,15 +465,15 @@ save_and_report(struct recovery *r, const struct tail *tail, int64_t content_end
 {
 	int64_t base = tail->segment->base, position = tail->scan.position;
 	char file[SEGMENT_NAME_BYTES], name[SEGMENT_NAME_BYTES];
-	bool torn;
+	bool interrupted;
 
 	segment_name(file, base);
-	if (is_torn_record(r, tail, content_end, &torn) == -1)
+	if (is_interrupted(r, tail, content_end, &interrupted) == -1)
 		return refuse_disk(r, base, "read");
 	r->truncated_bytes = content_end - position;
-	if (torn) {
-		log_info("%s/%s: cutting %" PRId64 " bytes of an incomplete record at position %" PRId64 ", offset %" PRId64
-		    ": its write was interrupted", r->name, file, r->truncated_bytes, position, tail->segment->end);
+	if (interrupted) {
+		log_info("%s/%s: cutting %" PRId64 " bytes of an interrupted write at position %" PRId64 ", offset %" PRId64
+		    ": nobody was told of it", r->name, file, r->truncated_bytes, position, tail->segment->end);
 		return 0;
 	}
 	if (cut_copy_aside(r->dir_fd, tail->read_fd, base, position, content_end, name) == -1)
@@ -460,7 +484,10 @@ save_and_report(struct recovery *r, const struct tail *tail, int64_t content_end
 	return 0;
 }
 
-/* Removes what stands behind the end: durably before anything can be appended, or the dead would come back. */
+/*
+ * Removes what stands behind the end: durably before anything can be appended, or the dead would come back. Zeros are
+ * nothing that could, unless the cache shows something else: they are settled with the file's size.
+ */
 static int
 cut_tail(struct recovery *r, const struct tail *tail)
 {
@@ -475,6 +502,8 @@ cut_tail(struct recovery *r, const struct tail *tail)
 	/* Zeros within a record belong to it. */
 	if (content_end < tail->scan.verdict_end)
 		content_end = tail->scan.verdict_end;
+	if (content_end == position && !r->known->from_disk)
+		return 0;
 	if (content_end > position && save_and_report(r, tail, content_end) == -1)
 		return -1;
 	if (segment_truncate(tail->segment->fd, position) == -1)
@@ -579,6 +608,31 @@ remove_leftovers(const struct recovery *r)
 	}
 }
 
+/*
+ * With write_mode = mapped the active file has its full size, and zeros behind the end; where that cannot be given to it the
+ * log can be read, and the upkeep that comes before the next append says why. Zeros that are of no use go, and so do those
+ * that were read past the page cache, which may show something else.
+ */
+static int
+settle_size(struct recovery *r)
+{
+	int64_t bytes = r->active->bytes, file_bytes = segment_file_bytes(r->active->fd);
+	bool mapped = r->settings->mapped;
+
+	if (file_bytes == -1)
+		return refuse_disk(r, r->active->base, "look at");
+	if (file_bytes > bytes && (!mapped || r->known->from_disk)) {
+		if (segment_truncate(r->active->fd, bytes) == -1)
+			return refuse_disk(r, r->active->base, "cut");
+		file_bytes = bytes;
+	}
+	if (mapped && bytes < r->settings->segment_bytes)
+		bytes = r->settings->segment_bytes;
+	if (file_bytes != bytes)
+		segment_truncate(r->active->fd, bytes);
+	return 0;
+}
+
 /* Recovered is not durable yet: a process that died has left pages that no force has reached. */
 static int
 force_all(struct recovery *r)
@@ -615,6 +669,8 @@ change(struct recovery *r, const struct tail *tail)
 	if (r->active == NULL && create_first(r) == -1)
 		return -1;
 	if (r->active == tail->segment && (cut_tail(r, tail) == -1 || renew_tail(r, tail) == -1))
+		return -1;
+	if (settle_size(r) == -1)
 		return -1;
 	remove_leftovers(r);
 	return force_all(r);

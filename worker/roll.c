@@ -88,6 +88,7 @@ roll_free(struct partition_roll *roll)
 {
 	segment_drop(roll->active);
 	segment_drop(roll->next);
+	mapping_close(&roll->mapping);
 	free(roll->parts);
 	free(roll);
 }
@@ -144,6 +145,7 @@ seal_active(struct partition_roll *roll)
 	struct segment *active = roll->active;
 	int64_t file_bytes = segment_file_bytes(active->fd);
 
+	mapping_close(&roll->mapping);
 	if (file_bytes != -1 && file_bytes < active->bytes) {
 		/* Somebody has cut the file under our hands. To extend it would turn what is lost into zeros. */
 		errno = EIO;
@@ -155,20 +157,31 @@ seal_active(struct partition_roll *roll)
 	return syscalls.fdatasync(active->fd) == -1 ? lost(roll) : 0;
 }
 
+/* Puts into the new segment what belongs there, and forces it. Returns 0, or -1 with errno. */
+static int
+fill_part(const struct partition_roll *roll, const struct roll_part *part, struct segment *segment, bool last)
+{
+	if (part->count > 0 && segment_append(segment, NULL, part->records, part->bytes, part->count) == -1)
+		return -1;
+	if (last && segment->bytes < roll->full_bytes && segment_truncate(segment->fd, roll->full_bytes) == -1)
+		return -1;
+	return syscalls.fdatasync(segment->fd);
+}
+
 static int
 write_part(struct partition_roll *roll, size_t at)
 {
 	struct roll_part *part = &roll->parts[at];
 	struct segment *segment = roll_create_segment(roll->dir_fd, part->base, roll->active->format,
 	    roll->index_interval_bytes);
+	bool last = at == roll->part_count - 1;
 
 	if (segment == NULL)
 		return failed(roll);
-	if ((part->count > 0 && segment_append(segment, part->records, part->bytes, part->count) == -1)
-	    || syscalls.fdatasync(segment->fd) == -1)
+	if (fill_part(roll, part, segment, last) == -1)
 		failed(roll);
 	/* A batch can have thousands of parts: only the last one, the new active segment, stays open. */
-	if (roll->error == 0 && at == roll->part_count - 1)
+	if (roll->error == 0 && last)
 		roll->next = segment;
 	else
 		segment_drop(segment);

@@ -4,7 +4,7 @@
  * what its owner has put into the job and takes out of it again.
  *
  *   seal       active: trim to its exact length, force
- *   write      each new segment: create under a temporary name, write, force
+ *   write      each new segment: create under a temporary name, write, force; the last one gets its full size
  *   publish    each new segment in order: rename, force the directory
  *
  * Nothing of the batch has a name before all of it is on disk. The directory is forced between two renames, since a
@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "worker/mapping.h"
 #include "worker/segment.h"
 
 /* One new segment and what it is made with. */
@@ -32,6 +33,8 @@ struct partition_roll {
 	int dir_fd;
 	struct segment *active;	/* a reference of the job's own */
 	int64_t index_interval_bytes;
+	int64_t full_bytes;	/* size of the new active segment's file, if its records need less; 0 = what they need */
+	struct mapping mapping;	/* of the active segment: nothing is stored through it any more */
 	struct roll_part *parts;	/* at least one; the last becomes the active segment */
 	size_t part_count;
 	/* The active segment is empty: the first part takes its name, and with it its place. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "worker/direct.h"
+#include "worker/mapping.h"
 #include "worker/syscalls.h"
 
 enum {
@@ -214,13 +215,22 @@ note_batch(struct segment *segment, const uint8_t *p, size_t bytes, int64_t coun
 	return bytes == 0 ? 0 : -1;
 }
 
+static int
+write_batch(const struct segment *segment, const struct mapping *mapping, const uint8_t *records, size_t bytes)
+{
+	if (mapping != NULL)
+		return mapping_write(mapping, segment->fd, records, bytes, segment->bytes);
+	return segment_write(segment->fd, records, bytes, segment->bytes);
+}
+
 int
-segment_append(struct segment *segment, const uint8_t *records, size_t bytes, int64_t count)
+segment_append(struct segment *segment, const struct mapping *mapping, const uint8_t *records, size_t bytes,
+    int64_t count)
 {
 	size_t marks = segment->index.count;
 
 	if (note_batch(segment, records, bytes, count) == -1
-	    || segment_write(segment->fd, records, bytes, segment->bytes) == -1) {
+	    || write_batch(segment, mapping, records, bytes) == -1) {
 		index_cut(&segment->index, marks);
 		return -1;
 	}
@@ -240,6 +250,18 @@ read_in_memory(struct residency *residency, int fd, void *to, size_t bytes, int6
 		return n;
 	errno = EAGAIN;
 	return -1;
+}
+
+int
+segment_cut(int fd, int64_t bytes)
+{
+	int64_t file_bytes = segment_file_bytes(fd);
+
+	if (file_bytes >= 0 && file_bytes < bytes)
+		errno = EIO;
+	if (file_bytes < bytes)
+		return -1;
+	return file_bytes == bytes ? 0 : segment_truncate(fd, bytes);
 }
 
 /* The length word at `position`, all of it before `end`; or NULL with errno (EBADMSG: the file ends inside). */

@@ -19,6 +19,8 @@
 #include "worker/index.h"
 #include "worker/residency.h"
 
+struct mapping;
+
 struct segment {
 	atomic_int references;
 	int fd;
@@ -71,6 +73,12 @@ ssize_t segment_read(int fd, void *to, size_t bytes, int64_t position);
 /* Cuts (or extends) the file. Returns 0, or -1 with errno. */
 int segment_truncate(int fd, int64_t bytes);
 
+/*
+ * Cuts what stands behind `bytes`. Returns 0, or -1 with errno: EIO, the file ends before, since somebody else has cut it
+ * under our hands. It is left so: to extend it would turn what is lost into zeros.
+ */
+int segment_cut(int fd, int64_t bytes);
+
 /* The record's bytes with its header, from its first 4 bytes; 0 when no record can have that length. */
 static inline size_t
 segment_record_bytes(enum record_format format, const uint8_t *p)
@@ -83,10 +91,12 @@ segment_record_bytes(enum record_format format, const uint8_t *p)
 }
 
 /*
- * Writes `count` encoded records of `bytes` bytes behind the last one and moves end, bytes and index. Returns 0, or
- * -1 with errno and those as they were (EINVAL: these bytes are not that many records, nothing was written).
+ * Writes `count` encoded records of `bytes` bytes behind the last one, through `mapping` unless it is NULL, and moves end,
+ * bytes and index. Returns 0, or -1 with errno and those as they were (EINVAL: these bytes are not that many records,
+ * nothing was written).
  */
-int segment_append(struct segment *segment, const uint8_t *records, size_t bytes, int64_t count);
+int segment_append(struct segment *segment, const struct mapping *mapping, const uint8_t *records, size_t bytes,
+    int64_t count);
 
 /*
  * Walks over the lengths from where the segment ends so far up to the record `limit` or the end of the file, which has

@@ -10,6 +10,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "worker/store.h"
+
 static int
 kernel_open(int dir_fd, const char *name, int flags, mode_t mode)
 {
@@ -44,6 +46,11 @@ struct syscalls syscalls = {
 	.pread = pread,
 	.pwrite = pwrite,
 	.ftruncate = ftruncate,
+	.fallocate = fallocate,
+	.mmap = mmap,
+	.madvise = madvise,
+	.store = store_bytes,
+	.store_length = store_length,
 	.fdatasync = fdatasync,
 	.fsync = fsync,
 	.sync_file_range = sync_file_range,

@@ -1,10 +1,13 @@
 /*
- * The system calls of the storage that can fail in interesting ways, behind one table of pointers, so that "the
- * third barrier fails" is a unit test. The table is set before the first thread starts and not changed after.
+ * The system calls of the storage that can fail in interesting ways, and the stores that stand in for writes, behind one
+ * table of pointers, so that "the third barrier fails" is a unit test. The table is set before the first thread starts
+ * and not changed after.
  */
 #ifndef WORKER_SYSCALLS_H
 #define WORKER_SYSCALLS_H
 
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct syscalls {
@@ -13,6 +16,11 @@ struct syscalls {
 	ssize_t (*pread)(int fd, void *to, size_t size, off_t position);
 	ssize_t (*pwrite)(int fd, const void *from, size_t size, off_t position);
 	int (*ftruncate)(int fd, off_t size);
+	int (*fallocate)(int fd, int mode, off_t position, off_t size);
+	void *(*mmap)(void *at, size_t size, int protection, int flags, int fd, off_t position);
+	int (*madvise)(void *at, size_t size, int advice);
+	int (*store)(void *to, const void *from, size_t size);			/* store_bytes */
+	int (*store_length)(void *to, const uint8_t *word);
 	int (*fdatasync)(int fd);
 	int (*fsync)(int fd);			/* of directories */
 	int (*sync_file_range)(int fd, off_t position, off_t size, unsigned flags);

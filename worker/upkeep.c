@@ -1,7 +1,8 @@
 /*
  * Upkeep of the active segment: what must be done for it now and then and may wait for the disk. Write-back of what was
  * appended is begun early, so that barriers find little left to do and the kernel's limit of dirty pages, at which a
- * write would wait in the loop, stays far away.
+ * write would wait in the loop, stays far away. With write_mode = mapped the file is allocated and mapped ahead of its
+ * writer, a stretch at a time: few blocks for a small segment, few jobs for a large one, none for an empty one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,15 +13,19 @@
 enum {
 	WRITE_BACK_BYTES = 8 * 1024 * 1024,	/* so much is put on its way at once */
 	/* Of what is given to the disk. The page at the end is still being filled, and would have to be written twice. */
-	WRITE_BACK_UNIT_BYTES = 4096,
+	UNIT_BYTES = 4096,
+	STRETCH_MIN_BYTES = 64 * 1024,
+	STRETCH_MAX_BYTES = 16 * 1024 * 1024,
 };
+
+/* ---- begin ---- */
 
 /* What a barrier has forced needs no write-back any more: where barriers are frequent there is none. */
 static void
 plan_write_back(const struct partition *p, struct partition_upkeep *upkeep)
 {
 	int64_t from = p->write_back_position > p->durable_position ? p->write_back_position : p->durable_position;
-	int64_t to = p->active->bytes - p->active->bytes % WRITE_BACK_UNIT_BYTES;
+	int64_t to = p->active->bytes - p->active->bytes % UNIT_BYTES;
 
 	if (to - from < WRITE_BACK_BYTES)
 		return;
@@ -28,20 +33,109 @@ plan_write_back(const struct partition *p, struct partition_upkeep *upkeep)
 	upkeep->write_back_bytes = to - from;
 }
 
+/* As much as the segment has already, within bounds. */
+static int64_t
+stretch_bytes(int64_t segment_bytes)
+{
+	int64_t bytes = STRETCH_MIN_BYTES;
+
+	while (bytes < STRETCH_MAX_BYTES && bytes < segment_bytes)
+		bytes *= 2;
+	return bytes;
+}
+
+/* Whole pages up to that position, but not more than the file will have. */
+static int64_t
+page_end(const struct partition *p, int64_t position)
+{
+	int64_t end = (position + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
+
+	return end < p->settings.segment_bytes ? end : p->settings.segment_bytes;
+}
+
+/* Before anything waits for it, the next stretch is begun when half of one is left; the first one when something waits. */
+static bool
+room_is_due(const struct partition *p, int64_t stretch, int64_t room_bytes)
+{
+	if (room_bytes > 0)
+		return partition_room(p) < room_bytes && partition_room(p) < partition_segment_room(p);
+	return p->ahead.bytes != NULL && p->ahead.end < p->settings.segment_bytes && partition_room(p) < stretch / 2;
+}
+
+/* From here on nothing touches the mapping that was replaced last but the job. */
+static void
+plan_room(struct partition *p, int64_t room_bytes, struct partition_upkeep *upkeep)
+{
+	int64_t stretch = stretch_bytes(p->active->bytes);
+	int64_t end = p->active->bytes + room_bytes;
+
+	if (!p->settings.mapped || !room_is_due(p, stretch, room_bytes))
+		return;
+	p->room_void = false;
+	upkeep->make_room = true;
+	upkeep->cut = p->uncut;
+	upkeep->end_position = p->active->bytes;
+	upkeep->allocated_end = p->ahead.bytes == NULL ? p->active->bytes : p->ahead.end;
+	upkeep->needed_end = page_end(p, end);
+	upkeep->wanted_end = page_end(p, (end > upkeep->allocated_end ? end : upkeep->allocated_end) + stretch);
+	upkeep->segment_bytes = p->settings.segment_bytes;
+	upkeep->behind = p->behind;
+	p->behind = (struct mapping){ 0 };
+}
+
 bool
 partition_upkeep_begin(struct partition *p, int64_t room_bytes, int64_t now_ns, struct partition_upkeep *upkeep)
 {
-	(void)room_bytes;
 	(void)now_ns;
 	*upkeep = (struct partition_upkeep){ 0 };
 	if (p->failed)
 		return false;
-	plan_write_back(p, upkeep);
-	if (upkeep->write_back_bytes == 0)
+	plan_room(p, room_bytes, upkeep);
+	/* When somebody waits for room, nothing else is to be done meanwhile. */
+	if (room_bytes == 0)
+		plan_write_back(p, upkeep);
+	if (upkeep->write_back_bytes == 0 && !upkeep->make_room)
 		return false;
 	segment_hold(p->active);
 	upkeep->segment = p->active;
 	return true;
+}
+
+/* ---- run ---- */
+
+/* Removes what a failed write has left, and gives the file its full size. Returns 0, or -1 with errno. */
+static int
+restore_size(const struct partition_upkeep *upkeep)
+{
+	int fd = upkeep->segment->fd;
+
+	if (upkeep->cut && segment_cut(fd, upkeep->end_position) == -1)
+		return -1;
+	if (segment_file_bytes(fd) < upkeep->end_position) {
+		/* As segment_cut says. */
+		errno = EIO;
+		return -1;
+	}
+	return segment_file_bytes(fd) < upkeep->segment_bytes ? segment_truncate(fd, upkeep->segment_bytes) : 0;
+}
+
+/* On a disk that is nearly full there may still be room for what waits. */
+static int
+make_room(struct partition_upkeep *upkeep)
+{
+	int fd = upkeep->segment->fd;
+	int64_t end = upkeep->wanted_end;
+
+	if (restore_size(upkeep) == -1)
+		return -1;
+	if (mapping_allocate(fd, upkeep->allocated_end, end) == -1) {
+		if (upkeep->needed_end <= upkeep->allocated_end || upkeep->needed_end >= end)
+			return -1;
+		end = upkeep->needed_end;
+		if (mapping_allocate(fd, upkeep->allocated_end, end) == -1)
+			return -1;
+	}
+	return mapping_open(&upkeep->mapping, fd, upkeep->end_position, end);
 }
 
 /*
@@ -51,34 +145,63 @@ partition_upkeep_begin(struct partition *p, int64_t room_bytes, int64_t now_ns, 
 void
 partition_upkeep_run(struct partition_upkeep *upkeep)
 {
+	mapping_close(&upkeep->behind);
+	if (upkeep->make_room && make_room(upkeep) == -1)
+		upkeep->room_error = errno;
 	if (upkeep->write_back_bytes > 0 && syscalls.sync_file_range(upkeep->segment->fd, upkeep->write_back_position,
 	    upkeep->write_back_bytes, SYNC_FILE_RANGE_WRITE) == -1)
 		upkeep->write_back_error = errno;
 }
 
+/* ---- finish ---- */
+
 /* A file system that has no such call, or a kernel without memory for it: then the barrier does it all. */
 static bool
 harmless(int error)
 {
-	return error == 0 || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL || error == ESPIPE ||
-	    error == EPERM || error == EINTR || error == EAGAIN || error == ENOMEM;
+	return error == ENOSYS || error == EOPNOTSUPP || error == EINVAL || error == ESPIPE || error == EPERM ||
+	    error == EINTR || error == EAGAIN || error == ENOMEM;
 }
 
+void
+partition_retire_mapping(struct partition *p)
+{
+	/* One that is replaced before an upkeep has come: rare, and small. */
+	if (p->ahead.bytes != NULL) {
+		mapping_close(&p->behind);
+		p->behind = p->ahead;
+	}
+	p->ahead = (struct mapping){ 0 };
+}
+
+static void
+take_room(struct partition *p, struct partition_upkeep *upkeep)
+{
+	if (p->room_void) {
+		mapping_close(&upkeep->mapping);
+		return;
+	}
+	partition_retire_mapping(p);
+	p->ahead = upkeep->mapping;
+	p->uncut = false;
+}
+
+/* Nobody promises that the next force would tell again of pages that could not be written back. */
 int
 partition_upkeep_finish(struct partition *p, struct partition_upkeep *upkeep)
 {
 	int error = upkeep->write_back_error;
 
-	p->write_back_position = upkeep->write_back_position + upkeep->write_back_bytes;
 	segment_drop(upkeep->segment);
 	upkeep->segment = NULL;
-	/* Nobody promises that the next force would tell of these pages again. */
-	if (!harmless(error)) {
+	if (upkeep->write_back_bytes > 0)
+		p->write_back_position = upkeep->write_back_position + upkeep->write_back_bytes;
+	if (upkeep->make_room && upkeep->room_error == 0)
+		take_room(p, upkeep);
+	if (error != 0 && !harmless(error)) {
 		errno = error;
 		partition_fail(p);
 	}
-	if (!p->failed)
-		return 0;
-	errno = harmless(error) ? EIO : error;
-	return -1;
+	errno = p->failed ? (error != 0 ? error : EIO) : upkeep->room_error;
+	return errno == 0 ? 0 : -1;
 }
