@@ -55,7 +55,8 @@ static const struct draft_key keys[KEY_COUNT] = {
 	[KEY_LOG_LEVEL] = { IN_BROKER, "log_level", { VALUE_CHOICE, 0, 0, "error|warning|info|debug" }, "info",
 	    INTO_INT32, BROKER(log_level) },
 
-	[KEY_WRITE_MODE] = { IN_LOG, "write_mode", { VALUE_CHOICE, 0, 0, "file|mapped" }, "file", NOT_BUILT, 0 },
+	[KEY_WRITE_MODE] = { IN_LOG, "write_mode", { VALUE_CHOICE, 0, 0, "file|mapped" }, "file",
+	    INTO_INT32, LOG(write_mode) },
 	[KEY_RECORD_FORMAT] = { IN_LOG, "record_format", { VALUE_CHOICE, 0, 0, "plain|crc32c" }, "crc32c",
 	    INTO_INT32, LOG(record_format) },
 	[KEY_SEGMENT_BYTES] = { IN_LOG, "segment_bytes", { VALUE_SIZE, KIB, TIB, NULL }, "512MiB",
@@ -82,6 +83,7 @@ static const struct draft_key keys[KEY_COUNT] = {
 };
 
 _Static_assert(LOG_ERROR == 0 && LOG_WARNING == 1 && LOG_INFO == 2 && LOG_DEBUG == 3, "log_level's words are in order");
+_Static_assert(LOG_WRITE_FILE == 0 && LOG_WRITE_MAPPED == 1, "write_mode's words are in order");
 _Static_assert(LOG_VISIBLE_WRITTEN == 0 && LOG_VISIBLE_DURABLE == 1, "visibility's words are in order");
 _Static_assert(RECORD_PLAIN == 0 && RECORD_CRC32C == 1, "record_format's words are in order");
 

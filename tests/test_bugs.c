@@ -6,6 +6,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -393,6 +394,15 @@ START_TEST(bug_A21_last_record_torn_at_a_page_boundary)
 }
 END_TEST
 
+/* `_i` of tests in both write modes; test and mode stand in what Check says of a failure. */
+static const struct {
+	const char *small_segments, *larger_segments;
+} modes[] = {
+	{ "write_mode = file\nsegment_bytes = 4KiB\n", "write_mode = file\nsegment_bytes = 512KiB\n" },
+	{ "write_mode = mapped\nsegment_bytes = 4KiB\n", "write_mode = mapped\nsegment_bytes = 512KiB\n" },
+};
+enum { MODES = 2 };
+
 START_TEST(bug_A20_killed_and_started_again_and_again)
 {
 	uint64_t random = broker_seed("bug_A20_killed_and_started_again_and_again");
@@ -400,7 +410,7 @@ START_TEST(bug_A20_killed_and_started_again_and_again)
 	int64_t next[2] = { 0, 0 }, seed = 0;
 	int rounds = 12 * broker_scale();
 
-	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n", .log = "segment_bytes = 4KiB\n" });
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n", .log = modes[_i].small_segments });
 	for (int round = 0; round < rounds; round++) {
 		int fd = connect_tcp();
 
@@ -940,6 +950,50 @@ expect_health(int code, const char *with)
 	free(page);
 }
 
+/* Bytes that a directory and everything in it take on the disk. */
+static int64_t allocated;
+
+static int
+add_allocated(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)path;
+	(void)type;
+	(void)ftw;
+	allocated += (int64_t)st->st_blocks * 512;
+	return 0;
+}
+
+static int64_t
+allocated_below(const char *path)
+{
+	allocated = 0;
+	ck_assert_int_eq(nftw(path, add_allocated, 16, FTW_PHYS), 0);
+	return allocated;
+}
+
+START_TEST(bug_B6_empty_partitions_take_no_room)
+{
+	enum { PARTITIONS = 200, MOST = 8 * 1024 * 1024 };
+	char path[PATH_BYTES];
+	int64_t began = wire_now_ms();
+	int fd;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 200\n",
+	    .log = "write_mode = mapped\nsegment_bytes = 512MiB\n" });
+	printf("bug_B6: started in %d ms\n", (int)(wire_now_ms() - began));
+	for (int32_t p = 0; p < PARTITIONS; p += 50) {
+		segment_path("t", p, 0, path);
+		ck_assert_int_eq(procs_file_size(path), 512 * 1024 * 1024);
+	}
+	ck_assert_int_lt(allocated_below(broker.data_dir), MOST);
+	fd = connect_tcp();
+	ck_assert_int_eq(produce_seeded(fd, "t", 7, WIRE_FORCED, 1, 1000), 0);
+	ck_assert_int_lt(allocated_below(broker.data_dir), MOST);
+	close(fd);
+	finish();
+}
+END_TEST
+
 START_TEST(bug_B3_failed_barrier)
 {
 	enum { CALLERS = 5 };
@@ -1061,7 +1115,7 @@ START_TEST(bug_B2_B7_full_disk)
 		free(zeros);
 		return;
 	}
-	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 4\n", .log = "segment_bytes = 512KiB\n" });
+	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 4\n", .log = modes[_i].larger_segments });
 	broker_partition_path(&broker, "t", 0, -1, path, sizeof path);
 	ck_assert_int_eq(mkdir(broker.data_dir, 0750), 0);
 	ck_assert_int_eq(mkdir(path, 0750), 0);
@@ -1135,9 +1189,10 @@ suite(void)
 	tcase_add_test(tc, bug_A5_impossible_length_plain);
 	tcase_add_test(tc, bug_A8_foreign_entries);
 	tcase_add_test(tc, bug_A13_flipped_byte_in_a_sealed_segment);
-	tcase_add_test(tc, bug_A20_killed_and_started_again_and_again);
+	tcase_add_loop_test(tc, bug_A20_killed_and_started_again_and_again, 0, MODES);
 	tcase_add_test(tc, bug_A21_last_record_torn_at_a_page_boundary);
-	tcase_add_test(tc, bug_B2_B7_full_disk);
+	tcase_add_loop_test(tc, bug_B2_B7_full_disk, 0, MODES);
+	tcase_add_test(tc, bug_B6_empty_partitions_take_no_room);
 	tcase_add_test(tc, bug_B3_failed_barrier);
 	tcase_add_test(tc, bug_E1_record_larger_than_max_bytes);
 	tcase_add_test(tc, bug_F1_length_that_is_believed);

@@ -841,16 +841,73 @@ await_outcome(void)
 	} while (code == 0 && id != BEHIND_ID);
 }
 
+static void
+append_batches(struct model *model, int batches, uint64_t *random)
+{
+	static struct batch batch;
+
+	for (int i = 0; i < batches; i++) {
+		int64_t base;
+
+		make_batch(&batch, random);
+		ck_assert_int_eq(wire_produce(fd, model->topic, model->partition, i % 5 == 0 ? WIRE_FORCED : WIRE_WRITTEN,
+		    batch.records, batch.count, &base, NULL), 0);
+		ck_assert_int_eq(base, model->next);
+		model_add(model, &batch, batch.count);
+	}
+}
+
+/* Mapped, its worker killed; then in file mode, all killed; and mapped again. */
+START_TEST(A20_reopened_in_the_other_write_mode)
+{
+	static const struct broker_config file = { .log = "segment_bytes = 4KiB\n" },
+	    mapped = { .log = "segment_bytes = 4KiB\nwrite_mode = mapped\n" };
+	struct model model = { "t", 0, true, { 0 }, 0 };
+	uint64_t random = broker_seed("A20_reopened_in_the_other_write_mode");
+	pid_t worker;
+
+	start(&mapped);
+	broker.workers_may_die = true;
+	append_batches(&model, 40, &random);
+	worker = broker_wait_worker_of(&broker, "t", 0, 0, 20000);
+	ck_assert_int_gt(worker, 0);
+	kill(worker, SIGKILL);
+	ck_assert_int_gt(broker_wait_worker_of(&broker, "t", 0, worker, 20000), 0);
+	reconnect(&model);
+	model_compare(&model, &random, true);
+	append_batches(&model, 40, &random);
+	broker_stop(&broker);
+	broker_restart(&broker, &file);
+	reconnect(&model);
+	model_compare(&model, &random, true);
+	append_batches(&model, 40, &random);
+	broker_kill(&broker);
+	broker_restart(&broker, &mapped);
+	reconnect(&model);
+	model_compare(&model, &random, true);
+	append_batches(&model, 40, &random);
+	model_compare(&model, &random, true);
+	ck_assert_int_gt(broker_segments(&broker, "t", 0, NULL, 0), 3);
+	wire_bytes_free(&model.log);
+	finish();
+}
+END_TEST
+
+/* Each start is in the other write mode. */
+#define A22_LOG "segment_bytes = 4KiB\nflush_interval = 20ms\n"
+#define A22_CONFIG .topics = "t = 3\nplain = 1\n", .sections = "[topic plain]\nrecord_format = plain\ngroup = 1\n"
+static const struct broker_config modes_of_a22[] = { { .log = A22_LOG, A22_CONFIG },
+	{ .log = A22_LOG "write_mode = mapped\n", A22_CONFIG } };
+
 START_TEST(A22_acknowledged_bytes_never_change)
 {
 	static struct model models[MODELS] = { { "t", 0, true, { 0 }, 0 }, { "t", 1, true, { 0 }, 0 }, { "t", 2, true, { 0 }, 0 },
 		{ "plain", 0, false, { 0 }, 0 } };
 	static struct batch batch;
 	uint64_t random = broker_seed("A22");
-	int rounds = 12 * broker_scale();
+	int rounds = 12 * broker_scale(), mode = 0;
 
-	start(&(struct broker_config){ .topics = "t = 3\nplain = 1\n", .log = "segment_bytes = 4KiB\nflush_interval = 20ms\n",
-	    .sections = "[topic plain]\nrecord_format = plain\ngroup = 1\n" });
+	start(&modes_of_a22[0]);
 	broker.workers_may_die = true;
 	for (int round = 0; round < rounds; round++) {
 		struct model *victim = &models[wire_random(&random) % MODELS];
@@ -871,7 +928,7 @@ START_TEST(A22_acknowledged_bytes_never_change)
 		case 0:
 			close(fd);
 			broker_stop(&broker);
-			broker_restart(&broker, NULL);
+			broker_restart(&broker, &modes_of_a22[++mode % 2]);
 			fd = connect_broker();
 			batch.count = 0;
 			break;
@@ -879,7 +936,7 @@ START_TEST(A22_acknowledged_bytes_never_change)
 			send_batch(victim, &batch, WIRE_WRITTEN);
 			broker_kill(&broker);
 			await_outcome();
-			broker_restart(&broker, NULL);
+			broker_restart(&broker, &modes_of_a22[++mode % 2]);
 			reconnect(victim);
 			break;
 		case 2:
@@ -1879,6 +1936,7 @@ suite(void)
 	tcase_add_test(append, A16_fifty_calls_in_flight);
 	tcase_add_test(append, A17_partitions_know_nothing_of_one_another);
 	tcase_add_test(append, A18_refusals_carry_the_id);
+	tcase_add_test(append, A20_reopened_in_the_other_write_mode);
 	tcase_add_test(append, A22_acknowledged_bytes_never_change);
 
 	tcase_add_test(hold, B01_caught_up_is_held_and_counted);

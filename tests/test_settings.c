@@ -208,7 +208,7 @@ static const struct key_row rows[] = {
 	{ "broker", "drain_timeout", "10s", "a time from 1ms to 1d in us ms s min h d", "1ms", "1d", "0d", "86400001ms",
 	    TIME, true, "", "" },
 	{ "broker", "log_level", "info", "error|warning|info|debug", "error", "debug", "", "", WORD, true, "", "" },
-	{ "log", "write_mode", "file", "file|mapped", "mapped", "mapped", "", "", WORD, false, "", "" },
+	{ "log", "write_mode", "file", "file|mapped", "mapped", "mapped", "", "", WORD, true, "", "" },
 	{ "log", "record_format", "crc32c", "plain|crc32c", "plain", "crc32c", "", "", WORD, true, "", "" },
 	{ "log", "segment_bytes", "512MiB", "a size from 1KiB to 1TiB in B KiB MiB GiB TiB", "1KiB", "1TiB", "1023B",
 	    "1099511627777B", SIZE, true, "", "" },
@@ -660,7 +660,7 @@ static const char everything[] =
     "log_level = debug\n"
     "\n"
     "[log]\n"
-    "write_mode = file\n"
+    "write_mode = mapped\n"
     "record_format = plain\n"
     "segment_bytes = 1GiB\n"
     "segment_age = off\n"
@@ -719,6 +719,7 @@ START_TEST(every_value_arrives)
 	ck_assert_str_eq(s.topics[0].name, "a.b_c-D");
 	ck_assert_int_eq(s.topics[0].log.segment_bytes, 1024);
 	ck_assert_int_eq(s.topics[0].log.record_format, RECORD_PLAIN);
+	ck_assert_int_eq(s.topics[0].log.write_mode, LOG_WRITE_MAPPED);
 	ck_assert_int_eq(s.topics[0].log.flush_interval_us, 0);
 	ck_assert_str_eq(s.topics[1].name, "orders");
 	ck_assert_int_eq(s.topics[1].group, 2);
