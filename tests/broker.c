@@ -25,6 +25,7 @@
 #include "wire.h"
 
 static char root[BROKER_PATH_BYTES];
+static const char *default_write_mode = "";	/* a line of broker.ini */
 
 /* ---- failing, the environment ------------------------------------------------------------------------------- */
 
@@ -204,11 +205,19 @@ has_key(const char *lines, const char *key)
 	return false;
 }
 
+void
+broker_use_mapped(void)
+{
+	default_write_mode = "write_mode = mapped\n";
+}
+
 static void
 write_ini(struct broker *broker)
 {
 	const struct broker_config *config = &broker->config;
 	const char *lines = config->broker != NULL ? config->broker : "";
+	const char *log = config->log != NULL ? config->log : "";
+	const char *write_mode = has_key(log, "write_mode") ? "" : default_write_mode;
 	char path[BROKER_PATH_BYTES + 16];
 	FILE *file;
 
@@ -229,8 +238,8 @@ write_ini(struct broker *broker)
 		fprintf(file, "workers = %d\n", config->workers ? config->workers : 2);
 	fprintf(file, "%s", lines);
 	fprintf(file, "[topics]\n%s", config->topics != NULL ? config->topics : "t = 1\n");
-	if (config->log != NULL && *config->log != '\0')
-		fprintf(file, "[log]\n%s", config->log);
+	if (*log != '\0' || *write_mode != '\0')
+		fprintf(file, "[log]\n%s%s", log, write_mode);
 	if (config->sections != NULL)
 		fprintf(file, "%s", config->sections);
 	if (fclose(file) != 0)

@@ -82,6 +82,12 @@ void broker_build_path(const char *name, char *path, size_t size);
 /* "/tests/vectors/frames.tsv" etc.: a file of the source tree's tests directory ($srcdir/tests). */
 void broker_source_path(const char *name, char *path, size_t size);
 
+/*
+ * A fixture (tcase_add_checked_fixture): the test's brokers have write_mode = mapped, unless their [log] names a mode. So a
+ * test that must hold in both modes stands in two test cases, one of them with this.
+ */
+void broker_use_mapped(void);
+
 /* Makes the directory and broker.ini, starts, waits for the ready line. */
 void broker_start(struct broker *broker, const struct broker_config *config);
 /* Only the first half: directory, broker.ini, and an empty data directory's parent; broker_restart starts it. */

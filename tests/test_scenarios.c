@@ -1908,19 +1908,10 @@ START_TEST(bug_B9_refusals_do_not_flood_the_log)
 }
 END_TEST
 
-static Suite *
-suite(void)
+/* In either write mode. */
+static void
+add_append_tests(TCase *append)
 {
-	Suite *all = suite_create("scenarios");
-	TCase *append = tcase_create("append and fetch");
-	TCase *hold = tcase_create("long fetch");
-	TCase *bugs = tcase_create("bug reports");
-	TCase *cases[] = { append, hold, bugs };
-
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		tcase_set_timeout(cases[i], 120.0 * broker_scale());
-		suite_add_tcase(all, cases[i]);
-	}
 	tcase_add_test(append, A07_offsets_of_a_batch);
 	tcase_add_test(append, A08_concurrent_producers);
 	tcase_add_test(append, A09_forced_at_once_share_barriers);
@@ -1936,8 +1927,27 @@ suite(void)
 	tcase_add_test(append, A16_fifty_calls_in_flight);
 	tcase_add_test(append, A17_partitions_know_nothing_of_one_another);
 	tcase_add_test(append, A18_refusals_carry_the_id);
+}
+
+static Suite *
+suite(void)
+{
+	Suite *all = suite_create("scenarios");
+	TCase *append = tcase_create("append and fetch");
+	TCase *mapped = tcase_create("append and fetch, mapped");
+	TCase *hold = tcase_create("long fetch");
+	TCase *bugs = tcase_create("bug reports");
+	TCase *cases[] = { append, mapped, hold, bugs };
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		tcase_set_timeout(cases[i], 120.0 * broker_scale());
+		suite_add_tcase(all, cases[i]);
+	}
+	add_append_tests(append);
 	tcase_add_test(append, A20_reopened_in_the_other_write_mode);
 	tcase_add_test(append, A22_acknowledged_bytes_never_change);
+	add_append_tests(mapped);
+	tcase_add_checked_fixture(mapped, broker_use_mapped, NULL);
 
 	tcase_add_test(hold, B01_caught_up_is_held_and_counted);
 	tcase_add_test(hold, B02_a_batch_during_the_hold);
