@@ -19,7 +19,7 @@
 
 #include "common/codec.h"
 
-enum { BOARD_VERSION = 2 };
+enum { BOARD_VERSION = 3 };
 
 typedef _Atomic int64_t board_counter;
 
@@ -27,7 +27,7 @@ enum board_partition_state {
 	BOARD_NEVER_OPENED = 0,	/* not since the supervisor started: its numbers mean nothing */
 	BOARD_OPEN = 1,
 	BOARD_CLOSED = 2,	/* could not be opened or trusted; the numbers are the last published ones, if any */
-	BOARD_FAILED = 3,	/* a barrier failed: takes no writes, readable up to durable_end */
+	BOARD_FAILED = 3,	/* a force has failed: takes no writes, readable up to durable_end, opened anew until that works */
 };
 
 struct board_partition {
@@ -36,6 +36,9 @@ struct board_partition {
 	board_counter durable_end;
 	_Atomic int32_t state;		/* enum board_partition_state */
 	_Atomic int32_t opened;		/* 1 once it was open since the supervisor started: the ends above count */
+	/* 1 while a force is under way, or the log is being opened: how a force ends, a worker that dies meanwhile does not
+	 * tell, and the kernel tells only once. */
+	_Atomic int32_t forcing;
 	_Alignas(64) board_counter produced_records;
 	board_counter produced_bytes;
 	board_counter size_bytes;	/* bytes of records */

@@ -284,8 +284,8 @@ static const struct {
 	[DURABLE_OFFSET] = { "partition_durable_offset", "gauge", "The offset that a successful barrier has reached." },
 	[SIZE_BYTES] = { "partition_size_bytes", "gauge", "Bytes of records." },
 	[SEGMENTS] = { "partition_segments", "gauge", "Segment files." },
-	[FAILED] = { "partition_failed", "gauge", "1 when its log could not be opened or "
-	    "trusted, or takes no writes since a barrier has failed; a full disk is not told here." },
+	[FAILED] = { "partition_failed", "gauge", "1 when its log could not be opened or trusted, or a force has failed and it "
+	    "takes no writes until it has been read from the disk again; a full disk is not told here." },
 	[PRODUCED_RECORDS] = { "produced_records_total", "counter", "Records appended." },
 	[PRODUCED_BYTES] = { "produced_bytes_total", "counter", "Bytes of payload appended." },
 };
@@ -496,7 +496,8 @@ partition_health(struct page *page, int *count, const struct pages_view *view, c
 		reason(page, count, "partition %s-%d: closed, could not be opened or trusted", topic->name, (int)partition);
 		break;
 	case BOARD_FAILED:
-		reason(page, count, "partition %s-%d: failed, takes no writes", topic->name, (int)partition);
+		reason(page, count, "partition %s-%d: failed, takes no writes until its log is read from the disk again",
+		    topic->name, (int)partition);
 		break;
 	default:
 		if (serves)	/* otherwise the worker's own line says it */

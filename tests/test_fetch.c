@@ -9,6 +9,7 @@
 #include "tests/logkit.h"
 #include "tests/unit.h"
 #include "worker/fetch.h"
+#include "worker/opening.h"
 
 enum { RECORD_BYTES = 108, PAYLOAD_BYTES = 100, SEGMENT_BYTES = 1080 };
 
@@ -105,6 +106,13 @@ lane_report(struct lane *of, enum board_operation operation, int error, const ch
 	(void)error;
 	(void)what;
 	board_add(&of->worker->counters->storage_errors[operation], 1);
+}
+
+void
+opening_job_ended(struct lane *of)
+{
+	ck_assert_ptr_eq(of, &lane);
+	ck_assert_ptr_null(of->load);
 }
 
 /* ---- The set-up ---- */

@@ -258,7 +258,7 @@ START_TEST(health_names_each_reason)
 	slot(1, 0)->state = BOARD_CLOSED;
 	page = render(pages_health, 503);
 	assert_line(page, "worker 0: failing, died 4 times in a row (waiting)");
-	assert_line(page, "partition a-1: failed, takes no writes");
+	assert_line(page, "partition a-1: failed, takes no writes until its log is read from the disk again");
 	assert_line(page, "partition b.c-d_e-0: closed, could not be opened or trusted");
 	free(page);
 	workers[0].failing = false;

@@ -181,6 +181,34 @@ START_TEST(a_truncated_file_is_an_error)
 }
 END_TEST
 
+/* What stands behind the durable end of a failed log is cut, and other records are written there, before it is sent. */
+START_TEST(a_slice_ends_where_its_failed_log_does)
+{
+	struct slice slice, behind;
+
+	logkit_begin(&kit, RECORD_CRC32C, 1 << 20);
+	logkit_open(&kit);
+	logkit_append(&kit, 3, 100);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	logkit_append(&kit, 7, 100);
+	connect_tcp();
+	slice = cut_slice(0, INT64_MAX);
+	behind = cut_slice(5, INT64_MAX);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_FDATASYNC, .at = 1, .error = EIO });
+	ck_assert_int_eq(logkit_barrier(&kit), -1);
+	logkit_close(&kit);
+	ck_assert_int_eq(slice_send(&slice, sender, INT64_MAX), 3 * 108);
+	ck_assert_int_eq(slice_send(&slice, sender, INT64_MAX), -1);
+	ck_assert_int_eq(errno, EIO);
+	ck_assert_int_eq(slice_send(&behind, sender, INT64_MAX), -1);
+	ck_assert_int_eq(errno, EIO);
+	slice_release(&slice);
+	slice_release(&behind);
+	disconnect();
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(interrupted_short_and_failing_sends)
 {
 	struct slice slice;
@@ -331,6 +359,7 @@ main(void)
 	tcase_add_test(tests, a_large_slice_goes_in_pieces);
 	tcase_add_test(tests, a_full_socket_is_told);
 	tcase_add_test(tests, a_truncated_file_is_an_error);
+	tcase_add_test(tests, a_slice_ends_where_its_failed_log_does);
 	tcase_add_test(tests, interrupted_short_and_failing_sends);
 	tcase_add_test(tests, an_unlinked_segment_stays_readable);
 	tcase_add_test(tests, a_read_brings_a_slice_into_memory);

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "worker/opening.h"
+
 /* What to send, or the error to send instead. A cold segment is none of both: see fetch_execute. */
 struct outcome {
 	enum codec_error error;
@@ -124,6 +126,7 @@ load_done(struct job *job)
 	if (partition_load_finish(lane->log, lane->load) != 0)
 		lane_report(lane, BOARD_READ, errno, "cannot open a sealed segment");
 	lane->load = NULL;
+	opening_job_ended(lane);
 	conn_resume_all(lane->worker->connections);
 	fetch_wake_due(lane);
 }
@@ -150,6 +153,9 @@ fetch_execute(struct conn *conn, struct lane *lane, const struct codec_request *
 	struct outcome o = look(lane, request->fetch_offset);
 	bool may_wait = request->max_wait_ms > 0 && !conn_ending(conn) && !lane->worker->stopping;
 
+	/* Where a log has failed nothing comes that could be waited for: what can be read of it is all. */
+	if (o.error == CODEC_NONE && partition_failed(lane->log))
+		may_wait = false;
 	if (o.error == CODEC_NONE && o.cold) {
 		o.error = load(lane, request->fetch_offset);
 		if (o.error == CODEC_NONE)

@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "worker/backoff.h"
 #include "worker/commit.h"
 #include "worker/conn.h"
 #include "worker/hold.h"
@@ -28,8 +29,14 @@ struct lane {
 	const struct topic *topic;
 	int32_t number;
 	char name[TOPICS_DIRECTORY_BYTES];	/* "<topic>-<partition>" */
-	struct partition *log;			/* NULL: closed */
+	struct partition *log;			/* NULL: closed; it may have failed */
 	struct board_partition *slot;
+
+	/* Opening the log, see opening.h. */
+	bool opening;			/* a job is under way */
+	struct partition *opened;	/* not NULL: takes the place of the failed `log` when that has no job under way */
+	struct backoff backoff;
+	struct log_limit opening_limit;
 
 	/* Appends on their way to the file. */
 	struct lane *next_dirty;
@@ -72,9 +79,6 @@ struct lane {
 /* Makes the lanes of this worker's group, all closed. Returns 0, or -1 with errno ENOMEM. */
 int lane_create_all(struct worker *worker);
 void lane_free_all(struct worker *worker);
-
-/* Opens every lane's log by jobs; `done` is called in the loop when each has been opened or given up. */
-void lane_open_all(struct worker *worker, void (*done)(void *context, int32_t opened, int32_t failed), void *context);
 
 /* Tells the board where the log stands. */
 void lane_publish(struct lane *lane);

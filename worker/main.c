@@ -23,6 +23,7 @@
 #include "worker/inbox.h"
 #include "worker/jobs.h"
 #include "worker/lane.h"
+#include "worker/opening.h"
 #include "worker/produce.h"
 #include "worker/retain.h"
 #include "worker/worker.h"
@@ -160,8 +161,10 @@ on_heartbeat(evutil_socket_t fd, short what, void *argument)
 
 	(void)fd;
 	(void)what;
+	p->worker.now_ns = clock_now_ns();
 	if (p->stop_deadline_ns == 0)
-		board_set(&p->worker.counters->heartbeat_ns, clock_now_ns());
+		board_set(&p->worker.counters->heartbeat_ns, p->worker.now_ns);
+	opening_due(&p->worker);
 }
 
 static void
@@ -311,7 +314,7 @@ set_up(struct process *p)
 		log_fatal(1, "no memory for %d partitions", worker->topics.slot_counts[worker->number]);
 	assign_events(p);
 	board_set(&worker->counters->heartbeat_ns, clock_now_ns());
-	lane_open_all(worker, logs_opened, p);
+	opening_begin_all(worker, logs_opened, p);
 }
 
 static void

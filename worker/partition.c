@@ -153,6 +153,38 @@ new_partition(const struct recovery *r)
 	return p;
 }
 
+/* A log that could not be opened, to be read as far as it is known to be forced. Returns 0, or -1. */
+static int
+end_at_forced(struct partition *p, const struct partition_known *known)
+{
+	struct segment *active = p->active;
+
+	p->failed = true;
+	p->failed_end = known->shown_end;
+	p->durable_end = known->published_end > active->base ? known->published_end : active->base;
+	active->cut_position = 0;
+	if (segment_seek(active, segment_mark(active, p->durable_end), active->bytes, p->durable_end,
+	    &p->durable_position) == -1)
+		return -1;
+	active->cut_position = p->durable_position;
+	return 0;
+}
+
+/* Takes over the directory and what recovery has left in it; `done`: it came to its end. */
+static void
+make_partition(const struct recovery *r, bool done, struct partition_opened *opened)
+{
+	opened->partition = new_partition(r);
+	if (opened->partition == NULL) {
+		segment_drop(r->active);
+		close(r->dir_fd);
+		snprintf(opened->why, sizeof(opened->why), "out of memory");
+	} else if (!done && end_at_forced(opened->partition, r->known) == -1) {
+		partition_close(opened->partition);
+		opened->partition = NULL;
+	}
+}
+
 void
 partition_open(int data_fd, const char *name, const struct partition_settings *settings,
     const struct partition_known *known, struct partition_opened *opened)
@@ -161,6 +193,7 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 	struct recovery recovery = { .data_fd = data_fd, .name = name, .settings = settings,
 		.known = known, .listing = &listing, .why = opened->why };
 	int dir_fd = open_directory(data_fd, name);
+	int done;
 
 	*opened = (struct partition_opened){ 0 };
 	if (dir_fd == -1 || listing_read(&listing, dir_fd, name) == -1) {
@@ -170,18 +203,14 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 		return;
 	}
 	recovery.dir_fd = dir_fd;
-	if (recovery_run(&recovery) == 0) {
-		opened->partition = new_partition(&recovery);
-		if (opened->partition == NULL) {
-			segment_drop(recovery.active);
-			snprintf(opened->why, sizeof(opened->why), "out of memory");
-		}
-	}
+	done = recovery_run(&recovery);
+	if (recovery.active != NULL)
+		make_partition(&recovery, done == 0, opened);
+	else
+		close(dir_fd);
 	opened->truncated_bytes = recovery.truncated_bytes;
 	opened->failed = recovery.failed;
 	listing_free(&listing);
-	if (opened->partition == NULL)
-		close(dir_fd);
 }
 
 void
@@ -232,6 +261,8 @@ partition_durable_end(const struct partition *p)
 int64_t
 partition_visible_end(const struct partition *p)
 {
+	if (p->failed)
+		return p->failed_end;
 	return p->settings.durable_only ? p->durable_end : p->active->end;
 }
 
@@ -271,13 +302,15 @@ partition_fail(struct partition *p)
 	int error = errno;
 	char file[SEGMENT_NAME_BYTES];
 
+	if (p->failed)
+		return;
 	segment_name(file, p->active->base);
-	if (!p->failed)
-		log_error("%s/%s: forcing it to disk failed: %s. The partition takes no more records and can be read up to "
-		    "offset %" PRId64 ". Look after the disk, then restart the machine or remount its file system: only so is the "
-		    "log read from the disk again", p->name, file, strerror(error),
-		    p->durable_end);
+	log_error("%s/%s: forcing it to disk failed: %s. Look after the disk. The partition takes no records and can be read up "
+	    "to offset %" PRId64 " until its log has been read from the disk again, which is tried from now on", p->name, file,
+	    strerror(error), p->durable_end);
+	p->failed_end = partition_visible_end(p);
 	p->failed = true;
+	p->active->cut_position = p->durable_position;
 	errno = error;
 }
 

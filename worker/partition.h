@@ -43,12 +43,14 @@ struct partition_settings {
 enum { PARTITION_WHY_BYTES = 512 };
 
 struct partition_opened {
-	struct partition *partition;		/* NULL: it stays closed */
+	/* NULL: it stays closed. When the log had failed before, this may be one that has failed as well: there is nothing to
+	 * do with it but to read what is known to be forced, until the log can be opened. */
+	struct partition *partition;
 	int64_t truncated_bytes;		/* what recovery has cut */
-	/* When closed: a force has failed, or the disk could not be read or written past the page cache. To be opened again
-	 * later, as `failed`. */
+	/* When it could not be opened: a force has failed, or the disk could not be read or written past the page cache. To be
+	 * opened again later, as `failed`. */
 	bool failed;
-	char why[PARTITION_WHY_BYTES];		/* when closed: what is wrong, where, what to do */
+	char why[PARTITION_WHY_BYTES];		/* when it could not be opened: what is wrong, where, what to do */
 };
 
 /* What is known of the log from before it is opened. */
@@ -66,6 +68,7 @@ struct partition_known {
 	/* And a force has failed: a force says nothing any more about what was written before, so that is written once more;
 	 * first of all the disk must take something new. Not without from_disk. */
 	bool failed;
+	int64_t shown_end;	/* with `failed`: the high watermark, which stays published until the log is open */
 };
 
 /*
@@ -77,7 +80,7 @@ struct partition_known {
 void partition_open(int data_fd, const char *name, const struct partition_settings *settings,
     const struct partition_known *known, struct partition_opened *opened);
 
-/* Forces nothing. No job may be under way. Slices stay valid. NULL is allowed. */
+/* Forces nothing. No job may be under way. Slices stay valid. NULL is allowed. Any thread, when the owner lets go of it. */
 void partition_close(struct partition *partition);
 
 int64_t partition_log_start(const struct partition *partition);
@@ -89,7 +92,7 @@ int64_t partition_visible_bytes(const struct partition *partition);
 int64_t partition_size_bytes(const struct partition *partition);	/* bytes of records in all segments */
 int64_t partition_unforced_bytes(const struct partition *partition);	/* bytes of records behind the durable end */
 int64_t partition_segments(const struct partition *partition);
-/* A barrier or seal has failed: no append is possible any more, reads end at the durable end. */
+/* A force has failed: no append is possible any more, reads end at the durable end. The log must be opened anew. */
 bool partition_failed(const struct partition *partition);
 
 enum partition_fit {

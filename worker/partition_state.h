@@ -62,6 +62,7 @@ struct partition {
 	struct segment *lingering;	/* out of the log and still open, by next; one reference each */
 	bool unlinks_unsure;		/* the directory could not be forced behind one: no more of them */
 	bool failed;
+	int64_t failed_end;	/* the visible end when it failed: from the durable end up to it everything is broken */
 	bool uncut;		/* a failed write may have left bytes behind the end */
 	bool room_void;		/* an append has failed since the upkeep under way began: what it maps is of no use */
 };

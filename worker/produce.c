@@ -9,6 +9,7 @@
 #include "common/bytes.h"
 #include "common/record.h"
 #include "worker/fetch.h"
+#include "worker/opening.h"
 #include "worker/retain.h"
 
 enum {
@@ -233,6 +234,7 @@ fail(struct lane *lane)
 	refuse_staged(lane, SIZE_MAX);
 	stage_release(lane);
 	fetch_wake_all(lane, BOARD_WAKEUP_FAILURE);
+	opening_log_failed(lane);
 }
 
 /* What has become visible wakes those who wait for it. */
@@ -311,12 +313,21 @@ after_job(struct lane *lane)
 	resume_stalled(lane->worker);
 }
 
-/* A barrier or a roll has ended. */
+/* A barrier or a roll begins. Should this process not live to see its end, the next one is to know. */
+static void
+begin_force(struct lane *lane)
+{
+	commit_begun(&lane->commit);
+	atomic_store_explicit(&lane->slot->forcing, 1, memory_order_release);
+}
+
+/* It has ended. */
 static void
 after_force(struct lane *lane)
 {
 	commit_ended(&lane->commit, partition_durable_end(lane->log));
 	if (!partition_failed(lane->log)) {
+		atomic_store_explicit(&lane->slot->forcing, 0, memory_order_release);
 		lane_publish(lane);
 		answer_forced(lane);
 		tell_readers(lane);
@@ -343,7 +354,7 @@ static void
 begin_barrier(struct lane *lane)
 {
 	partition_barrier_begin(lane->log, &lane->barrier);
-	commit_begun(&lane->commit);
+	begin_force(lane);
 	lane->job = (struct job){ run_barrier, barrier_done, NULL };
 	jobs_submit(lane->worker->jobs, &lane->job);
 }
@@ -516,7 +527,7 @@ begin_roll(struct lane *lane, bool alone)
 		refuse_staged(lane, SIZE_MAX);
 		return;
 	}
-	commit_begun(&lane->commit);
+	begin_force(lane);
 	lane->job = (struct job){ run_roll, roll_done, NULL };
 	jobs_submit(lane->worker->jobs, &lane->job);
 }

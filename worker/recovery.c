@@ -332,9 +332,11 @@ open_empty(struct recovery *r, int64_t base)
 
 	if (read_tail(r, &tail, base) == -1)
 		return -1;
-	segment_hold(tail.segment);
-	r->active = tail.segment;
 	empty = is_empty(r, &tail);
+	if (empty == 1) {
+		segment_hold(tail.segment);
+		r->active = tail.segment;
+	}
 	close_tail(&tail);
 	if (empty != 0)
 		return empty == 1 ? 0 : -1;
@@ -676,6 +678,13 @@ change(struct recovery *r, const struct tail *tail)
 	return force_all(r);
 }
 
+/* What has been found, before or while changing it failed, holds all that is known to be forced. */
+static bool
+may_be_read(const struct recovery *r)
+{
+	return r->active != NULL && r->listing->count > 0 && r->known->failed && r->known->published_end >= 0;
+}
+
 int
 recovery_run(struct recovery *recovery)
 {
@@ -692,7 +701,9 @@ recovery_run(struct recovery *recovery)
 		report_visible_damage(recovery);
 		return 0;
 	}
-	segment_drop(recovery->active);
-	recovery->active = NULL;
+	if (!may_be_read(recovery)) {
+		segment_drop(recovery->active);
+		recovery->active = NULL;
+	}
 	return -1;
 }

@@ -28,7 +28,9 @@ struct recovery {
 	char *why;			/* PARTITION_WHY_BYTES */
 
 	/* Results. */
-	struct segment *active;		/* opened, indexed, forced; one reference */
+	/* Opened, indexed, forced; one reference. Without success NULL, or, of a log that had failed before, what can be read
+	 * of it meanwhile: only up to known->published_end it is known to be forced. */
+	struct segment *active;
 	int64_t truncated_bytes;
 	bool failed;			/* as in struct partition_opened */
 };

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "worker/fetch.h"
+#include "worker/opening.h"
 #include "worker/produce.h"
 #include "worker/retention.h"
 
@@ -82,6 +83,7 @@ retire_done(struct job *job)
 		    : "cannot remove the oldest segment file, which retention has taken out of the log (it is tried again)");
 	}
 	lane->retire = NULL;
+	opening_job_ended(lane);
 	/* The next one's turn. */
 	worker->retain_first = (int32_t)(lane - worker->lanes) + 1;
 	retain_due(worker);

@@ -79,6 +79,17 @@ partition_linger(struct partition *p, struct segment *segment)
 	p->lingering = segment;
 }
 
+void
+partition_take_lingering(struct partition *p, struct partition *from)
+{
+	while (from->lingering != NULL) {
+		struct segment *segment = from->lingering;
+
+		from->lingering = segment->next;
+		partition_linger(p, segment);
+	}
+}
+
 static int
 doom(struct partition *p, size_t count)
 {

@@ -52,6 +52,7 @@ segment_new(int fd, int64_t base, enum record_format format, int64_t index_inter
 	segment->format = format;
 	segment->base = base;
 	segment->end = base;
+	segment->cut_position = INT64_MAX;
 	index_init(&segment->index, index_interval_bytes);
 	/* Left to itself the kernel would begin reading ahead in whatever thread touches a page, megabytes in the loop's. */
 	syscalls.fadvise(fd, 0, 0, POSIX_FADV_RANDOM);

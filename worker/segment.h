@@ -28,6 +28,7 @@ struct segment {
 	int64_t base;		/* offset of its first record */
 	int64_t end;		/* offset behind the last record that is known here */
 	int64_t bytes;		/* position behind that record */
+	int64_t cut_position;	/* what stands behind may be cut and written anew, so it is not sent any more */
 	struct index index;
 	struct residency residency;	/* for the owner's questions alone */
 	struct segment *next;	/* in a list of the owner's */

@@ -20,14 +20,32 @@ slice_bytes_in_memory(const struct slice *slice)
 	return residency_bytes(&slice->segment->residency, slice->segment->fd, slice->position, wanted);
 }
 
+/* How much to send next; 0 when nothing that can be relied upon is left. */
+static size_t
+next_bytes(const struct slice *slice, int64_t bytes)
+{
+	int64_t left = slice->segment->cut_position - slice->position;
+
+	if (bytes > SLICE_SENDFILE_MAX_BYTES)
+		bytes = SLICE_SENDFILE_MAX_BYTES;
+	if (bytes > slice->bytes)
+		bytes = slice->bytes;
+	if (bytes > left)
+		bytes = left;
+	return bytes > 0 ? (size_t)bytes : 0;
+}
+
 ssize_t
 slice_send(struct slice *slice, int socket_fd, int64_t bytes)
 {
-	int64_t most = bytes < SLICE_SENDFILE_MAX_BYTES ? bytes : SLICE_SENDFILE_MAX_BYTES;
-	size_t wanted = (size_t)(slice->bytes < most ? slice->bytes : most);
+	size_t wanted = next_bytes(slice, bytes);
 	off_t position = slice->position;
 	ssize_t sent;
 
+	if (wanted == 0) {
+		errno = EIO;
+		return -1;
+	}
 	do
 		sent = syscalls.sendfile(socket_fd, slice->segment->fd, &position, wanted);
 	while (sent == -1 && errno == EINTR);

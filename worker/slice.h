@@ -26,7 +26,8 @@ int64_t slice_bytes_in_memory(const struct slice *slice);
 /*
  * Sends the next bytes to a socket by sendfile, at most `bytes` and SLICE_SENDFILE_MAX_BYTES, and moves the slice on. Returns
  * the number sent, or -1 with errno: EAGAIN, the socket's errors, or EIO when the file ends inside the slice (it was
- * truncated: the promise cannot be kept, the connection must be closed). Not with an empty slice.
+ * truncated) or its log has failed and ends there: the promise cannot be kept, the connection must be closed. Not with an
+ * empty slice, nor with 0 bytes.
  */
 ssize_t slice_send(struct slice *slice, int socket_fd, int64_t bytes);
 
