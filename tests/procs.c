@@ -188,7 +188,7 @@ badsync_path(const struct broker *broker, char *path, size_t size)
 }
 
 void
-procs_start_with_badsync(struct broker *broker, const struct broker_config *config)
+procs_prepare_with_badsync(struct broker *broker, const struct broker_config *config)
 {
 	static char preload[BROKER_PATH_BYTES + 16] = "LD_PRELOAD=", control[BROKER_PATH_BYTES * 2] = "BADSYNC_FILE=";
 	static const char *const environment[] = { preload, control, NULL };
@@ -199,6 +199,12 @@ procs_start_with_badsync(struct broker *broker, const struct broker_config *conf
 	own.environment = environment;
 	broker_prepare(broker, &own);
 	badsync_path(broker, control + name, sizeof control - name);
+}
+
+void
+procs_start_with_badsync(struct broker *broker, const struct broker_config *config)
+{
+	procs_prepare_with_badsync(broker, config);
 	broker_launch(broker);
 	broker_wait_ready(broker);
 }

@@ -2,6 +2,7 @@
  * FETCH on a real log, with connections and the job queue faked here: what is answered at once, what is held, what wakes
  * it, and segments that must be opened first.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -254,6 +255,30 @@ START_TEST(a_closed_log)
 }
 END_TEST
 
+/* Of a log that has failed what is durable is there, and nothing comes that could be waited for. */
+START_TEST(nobody_waits_in_a_failed_log)
+{
+	append(5);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	append(3);
+	ck_assert(fetch(&conns[2], 7, 10000, 1000, 10000));
+	ck_assert(held(&conns[2]));
+	logkit_set_fault((struct logkit_fault){ .call = CALL_FDATASYNC, .at = 1, .error = EIO });
+	ck_assert_int_eq(logkit_barrier(&kit), -1);
+	fetch_wake_all(&lane, BOARD_WAKEUP_FAILURE);
+	expect_error(&conns[2], CODEC_STORAGE_FAILURE);
+	ck_assert(fetch(&conns[0], 3, 10000, 1000, 10000));
+	expect_answer(&conns[0], 8, 3 * RECORD_BYTES, 2 * RECORD_BYTES);
+	for (int64_t offset = 5; offset <= 8; offset++) {
+		ck_assert(fetch(&conns[0], offset, 10000, 1000, 1));
+		expect_error(&conns[0], CODEC_STORAGE_FAILURE);
+	}
+	ck_assert(fetch(&conns[0], 9, 10000, 1000, 1));
+	expect_error(&conns[0], CODEC_OFFSET_OUT_OF_RANGE);
+	ck_assert_int_eq(board_get(&counters.storage_errors[BOARD_READ]), 0);
+}
+END_TEST
+
 START_TEST(nobody_waits_for_a_client_that_has_ended_or_a_worker_that_stops)
 {
 	conns[0].ending = true;
@@ -482,6 +507,7 @@ main(void)
 	tcase_add_test(tests, what_is_there);
 	tcase_add_test(tests, outside_the_range);
 	tcase_add_test(tests, a_closed_log);
+	tcase_add_test(tests, nobody_waits_in_a_failed_log);
 	tcase_add_test(tests, nobody_waits_for_a_client_that_has_ended_or_a_worker_that_stops);
 	tcase_add_test(tests, held_until_a_byte_is_there);
 	tcase_add_test(tests, held_until_min_bytes_are_there);

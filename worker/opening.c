@@ -108,10 +108,10 @@ tell_loss(const struct opening *o)
 			log_info("partition %s: is open again: its log was read from the disk, and nothing of it is lost", lane->name);
 		return 0;
 	}
-	log_error("partition %s: is open again with less: its log was read from the disk and ends at offset %" PRId64 ". The %"
-	    PRId64 " records from there up to offset %" PRId64 ", written but never forced, are lost, and their offsets are given "
-	    "out again: set consumers that stand behind offset %" PRId64 " back to it", lane->name, end, high_watermark - end,
-	    high_watermark - 1, end);
+	log_error("partition %s: is open again with less: its log was read from the disk and ends at offset %" PRId64 ". Lost: %"
+	    PRId64 " record%s, up to offset %" PRId64 ", written but never forced. These offsets are given out again: set consumers "
+	    "that stand behind offset %" PRId64 " back to it", lane->name, end, high_watermark - end,
+	    high_watermark - end == 1 ? "" : "s", high_watermark - 1, end);
 	return board_get(&lane->slot->size_bytes) - partition_size_bytes(o->opened.partition);
 }
 

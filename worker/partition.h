@@ -126,7 +126,7 @@ struct partition_barrier {
 };
 
 /* Remembers the written end; partition_barrier_run forces the active file; with the success of the force finish makes
- * the remembered end durable and returns 0. Else -1 with errno, and the partition has failed for good. */
+ * the remembered end durable and returns 0. Else -1 with errno, and the partition has failed. */
 void partition_barrier_begin(struct partition *partition, struct partition_barrier *barrier);
 void partition_barrier_run(struct partition_barrier *barrier);
 int partition_barrier_finish(struct partition *partition, struct partition_barrier *barrier);
@@ -162,7 +162,7 @@ void partition_upkeep_run(struct partition_upkeep *upkeep);
 /*
  * Returns 0: then there is room for what waited. Or -1 with errno: there is none, and what waits must be refused; it may
  * be tried again. When the partition has failed meanwhile, or this upkeep has found that the disk lost what was written,
- * it has failed for good.
+ * it has failed.
  */
 int partition_upkeep_finish(struct partition *partition, struct partition_upkeep *upkeep);
 
@@ -182,7 +182,7 @@ void partition_roll_run(struct partition_roll *roll);
 /*
  * Takes over the result and frees the roll. Returns 0: everything up to the log end is durable, the batch included.
  * Or -1 with errno: nothing of the batch is visible, the active segment is the old one and the roll may be tried
- * again; unless forcing failed, then the partition has failed for good.
+ * again; unless forcing failed, then the partition has failed.
  */
 int partition_roll_finish(struct partition *partition, struct partition_roll *roll);
 

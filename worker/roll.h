@@ -42,7 +42,7 @@ struct partition_roll {
 
 	/* What has been done: valid after the run. */
 	int error;		/* errno of the first failure; 0 = done. Set before the run: nothing is to be done */
-	bool lost;		/* what is on disk is not known any more: the partition has failed for good */
+	bool lost;		/* what is on disk is not known any more: the partition has failed */
 	bool trimmed;		/* the active file has its exact length */
 	/* Without error the new active segment. With an error NULL, or the empty file that stands in the active one's
 	 * place since an undone batch had taken its name. */
