@@ -416,6 +416,35 @@ START_TEST(bug_C3_open_segments_are_closed_by_the_job)
 }
 END_TEST
 
+/* However many others have been read since: what is being sent is still closed by a job, never by the sender. */
+START_TEST(bug_C3_one_that_is_sent_is_closed_by_the_job_after_others_were_read)
+{
+	enum { SEGMENTS = 40, SENT = 20 };
+	struct partition_place place;
+	struct slice slices[SENT];
+	int fds;
+
+	begin(SEGMENTS, 5);
+	reopen_keeping(1, 0);
+	fds = logkit_open_descriptors();
+	for (int i = 0; i < SENT; i++) {
+		ck_assert_int_eq(logkit_find(&kit, 10 * i, &place), PARTITION_FOUND);
+		partition_slice(&place, 100, &slices[i]);
+	}
+	logkit_expect(&kit, 0, 10 * (SEGMENTS - 1), PAYLOAD);
+	ck_assert_int_eq(logkit_open_descriptors(), fds + SENT + 1);
+	ck_assert_int_eq(retire_at(clock_now_ns()), SEGMENTS - 1);
+	run_jobs();
+	ck_assert_int_eq(logkit_open_descriptors(), fds + SENT);
+	for (int i = 0; i < SENT; i++)
+		slice_release(&slices[i]);
+	ck_assert_int_eq(logkit_open_descriptors(), fds + SENT);
+	run_jobs();
+	ck_assert_int_eq(logkit_open_descriptors(), fds);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Closed with the log at the latest. */
 START_TEST(closing_a_log_whose_old_segments_are_read)
 {
@@ -843,6 +872,7 @@ main(void)
 	tcase_add_test(tests, readers_of_what_stays_notice_nothing);
 	tcase_add_test(tests, A12_a_reader_gets_every_byte_of_an_unlinked_segment);
 	tcase_add_test(tests, bug_C3_open_segments_are_closed_by_the_job);
+	tcase_add_test(tests, bug_C3_one_that_is_sent_is_closed_by_the_job_after_others_were_read);
 	tcase_add_test(tests, closing_a_log_whose_old_segments_are_read);
 	tcase_add_test(tests, a_load_of_a_segment_that_goes_meanwhile);
 	tcase_add_test(tests, beside_a_barrier_and_a_roll);

@@ -122,21 +122,29 @@ partition_slice(const struct partition_place *place, int64_t max_bytes, struct s
 	*slice = (struct slice){ .segment = place->segment, .position = place->position, .bytes = bytes };
 }
 
-/* Closes the loaded segment that has not been read for longest. Slices of it keep what they need. */
-static void
-unload_one(struct partition *p)
+/*
+ * Closes the loaded segment that has not been read for longest; not the one that has just been `added`. One that is being
+ * sent stays: that takes no more files than are open anyway, and should it be unlinked meanwhile, it is known here who has
+ * to close it. Returns false when there is none.
+ */
+static bool
+unload_one(struct partition *p, const struct sealed *added)
 {
 	struct sealed *oldest = NULL;
 
 	for (size_t i = 0; i < p->sealed_count; i++) {
 		struct sealed *sealed = &p->sealed[i];
 
-		if (sealed->segment != NULL && (oldest == NULL || sealed->used < oldest->used))
+		if (sealed->segment != NULL && sealed != added && !segment_is_shared(sealed->segment)
+		    && (oldest == NULL || sealed->used < oldest->used))
 			oldest = sealed;
 	}
+	if (oldest == NULL)
+		return false;
 	segment_drop(oldest->segment);
 	oldest->segment = NULL;
 	p->loaded_count--;
+	return true;
 }
 
 void
@@ -144,8 +152,9 @@ partition_keep_loaded(struct partition *p, struct sealed *sealed, struct segment
 {
 	sealed->segment = segment;
 	sealed->used = ++p->reads;
-	if (++p->loaded_count > LOADED_MAX)
-		unload_one(p);
+	p->loaded_count++;
+	while (p->loaded_count > LOADED_MAX && unload_one(p, sealed))
+		continue;
 }
 
 /* ---- load ---- */

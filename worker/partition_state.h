@@ -85,7 +85,7 @@ void partition_retire_mapping(struct partition *p);
 /* The sealed segment that would hold the offset; NULL: it is ahead of all of them, or in the active one. */
 struct sealed *partition_find_sealed(const struct partition *p, int64_t offset);
 
-/* The segment is open and indexed from now on; takes over the reference. A few stay so, the last read ones. */
+/* The segment is open and indexed from now on; takes over the reference. A few stay so, the last read ones, and those in use. */
 void partition_keep_loaded(struct partition *p, struct sealed *sealed, struct segment *segment);
 
 /* The segment is out of the log: closes it, on a thread, when nobody reads it any more. Takes over the reference. */

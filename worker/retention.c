@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -159,8 +158,7 @@ take_unused(struct partition *p)
 	while (*at != NULL) {
 		struct segment *segment = *at;
 
-		/* With the readers' releases seen, and nobody left who could hold it anew. */
-		if (atomic_load_explicit(&segment->references, memory_order_acquire) > 1) {
+		if (segment_is_shared(segment)) {
 			at = &segment->next;
 			continue;
 		}

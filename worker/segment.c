@@ -76,6 +76,12 @@ segment_drop(struct segment *segment)
 	free(segment);
 }
 
+bool
+segment_is_shared(const struct segment *segment)
+{
+	return atomic_load_explicit(&segment->references, memory_order_acquire) > 1;
+}
+
 int
 segment_open_regular(int dir_fd, const char *name, int flags)
 {

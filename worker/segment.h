@@ -10,6 +10,7 @@
 #define WORKER_SEGMENT_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -49,6 +50,8 @@ struct segment *segment_new(int fd, int64_t base, enum record_format format, int
 void segment_hold(struct segment *segment);
 /* Gives a reference back; with the last one the file is closed. NULL is allowed. */
 void segment_drop(struct segment *segment);
+/* Has anybody else a reference? When not, what they did with theirs is seen, and only the caller could give out a new one. */
+bool segment_is_shared(const struct segment *segment);
 
 /* Opens a file of that name, which must be a regular one. Returns the descriptor, or -1 with errno (EIO: it is not). */
 int segment_open_regular(int dir_fd, const char *name, int flags);
