@@ -445,6 +445,42 @@ START_TEST(bug_C3_one_that_is_sent_is_closed_by_the_job_after_others_were_read)
 }
 END_TEST
 
+/* A log that has failed gives way to another one, whose jobs close what is still being sent of the first. */
+START_TEST(bug_C3_what_is_sent_of_a_log_that_was_replaced_is_closed_by_the_job)
+{
+	struct partition_opened again;
+	struct partition_place place;
+	struct slice slices[2];
+	uint8_t got[100];
+	int fds;
+
+	begin(3, 5);
+	reopen_keeping(1, 0);
+	fds = logkit_open_descriptors();
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(logkit_find(&kit, 20 * i + 1, &place), PARTITION_FOUND);
+		partition_slice(&place, 100, &slices[i]);
+	}
+	partition_open(kit.data_fd, "t-0", &kit.settings, &kit.known, &again);
+	ck_assert_ptr_nonnull(again.partition);
+	partition_take_lingering(again.partition, kit.p);
+	partition_close(kit.p);
+	kit.p = again.partition;
+	ck_assert_int_eq(retire_at(clock_now_ns()), 2);
+	run_jobs();
+	ck_assert(partition_retiring(kit.p));
+	for (int i = 0; i < 2; i++) {
+		logkit_read_slice(&slices[i], got);
+		slice_release(&slices[i]);
+	}
+	ck_assert_int_eq(logkit_open_descriptors(), fds + 2);
+	run_jobs();
+	ck_assert_int_eq(logkit_open_descriptors(), fds);
+	ck_assert(!partition_retiring(kit.p));
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Closed with the log at the latest. */
 START_TEST(closing_a_log_whose_old_segments_are_read)
 {
@@ -873,6 +909,7 @@ main(void)
 	tcase_add_test(tests, A12_a_reader_gets_every_byte_of_an_unlinked_segment);
 	tcase_add_test(tests, bug_C3_open_segments_are_closed_by_the_job);
 	tcase_add_test(tests, bug_C3_one_that_is_sent_is_closed_by_the_job_after_others_were_read);
+	tcase_add_test(tests, bug_C3_what_is_sent_of_a_log_that_was_replaced_is_closed_by_the_job);
 	tcase_add_test(tests, closing_a_log_whose_old_segments_are_read);
 	tcase_add_test(tests, a_load_of_a_segment_that_goes_meanwhile);
 	tcase_add_test(tests, beside_a_barrier_and_a_roll);

@@ -78,6 +78,16 @@ partition_linger(struct partition *p, struct segment *segment)
 	p->lingering = segment;
 }
 
+/* Leaves *segment to be closed by a job of p's if somebody reads it. */
+static void
+linger_if_shared(struct partition *p, struct segment **segment)
+{
+	if (*segment == NULL || !segment_is_shared(*segment))
+		return;
+	partition_linger(p, *segment);
+	*segment = NULL;
+}
+
 void
 partition_take_lingering(struct partition *p, struct partition *from)
 {
@@ -87,6 +97,9 @@ partition_take_lingering(struct partition *p, struct partition *from)
 		from->lingering = segment->next;
 		partition_linger(p, segment);
 	}
+	for (size_t i = 0; i < from->sealed_count; i++)
+		linger_if_shared(p, &from->sealed[i].segment);
+	linger_if_shared(p, &from->active);
 }
 
 static int

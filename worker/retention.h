@@ -50,7 +50,10 @@ void partition_retire_run(struct partition_retire *retire);
  */
 int partition_retire_finish(struct partition *partition, struct partition_retire *retire, bool *force_failed);
 
-/* Takes over the segments that are out of another log of the same partition, which is to be closed, and have readers. */
+/*
+ * Takes over the segments of another log of the same partition that readers have open, in it or out of it: it is to be closed,
+ * and nothing else may be done with it.
+ */
 void partition_take_lingering(struct partition *partition, struct partition *from);
 
 #endif
