@@ -188,6 +188,30 @@ START_TEST(bug_C3_sealed_and_replaced_segments_are_not_mapped)
 }
 END_TEST
 
+/* Taking megabytes out of the address space waits for other threads that put some in: that is for the job. */
+START_TEST(a_roll_unmaps_in_its_job)
+{
+	struct partition_roll *roll;
+	int mappings;
+
+	begin(RECORD_CRC32C, MIB);
+	/* The second stretch has been mapped, and no upkeep has come since to unmap the first. */
+	logkit_append(&kit, 50, KIB);
+	ck_assert_int_eq(logkit_upkeep(&kit, 0), 0);
+	mappings = mappings_of(kit.path);
+	ck_assert_int_eq(mappings, 2);
+	roll = partition_roll_begin(kit.p, NULL, 0, 0);
+	ck_assert_ptr_nonnull(roll);
+	ck_assert_int_eq(mappings_of(kit.path), mappings);
+	partition_roll_run(roll);
+	ck_assert_int_eq(mappings_of(kit.path), 0);
+	ck_assert_int_eq(partition_roll_finish(kit.p, roll), 0);
+	logkit_append(&kit, 1, KIB);
+	logkit_expect(&kit, 0, 51, KIB);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(A21_parts_of_a_large_batch_are_exact_and_the_last_has_full_size)
 {
 	int64_t bases[] = { 5, 14, 23 };
@@ -777,6 +801,7 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, stretches_grow_with_the_segment);
 	tcase_add_loop_test(tests, a_large_batch_gets_all_the_room_it_needs, 0, FORMATS);
 	tcase_add_test(tests, appends_go_on_while_the_next_stretch_is_made);
+	tcase_add_test(tests, a_roll_unmaps_in_its_job);
 	tcase_add_test(tests, bug_C3_sealed_and_replaced_segments_are_not_mapped);
 	tcase_add_test(tests, A21_parts_of_a_large_batch_are_exact_and_the_last_has_full_size);
 	tcase_add_loop_test(tests, bug_B2_a_full_disk_in_the_middle_of_a_segment, 0, FORMATS);

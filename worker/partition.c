@@ -464,9 +464,9 @@ partition_roll_begin(struct partition *p, const uint8_t *records, size_t bytes, 
 		errno = error;
 		return NULL;
 	}
-	partition_retire_mapping(p);
-	roll->mapping = p->behind;
-	p->behind = (struct mapping){ 0 };
+	roll->ahead = p->ahead;
+	roll->behind = p->behind;
+	p->ahead = p->behind = (struct mapping){ 0 };
 	return roll;
 }
 

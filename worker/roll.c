@@ -88,7 +88,8 @@ roll_free(struct partition_roll *roll)
 {
 	segment_drop(roll->active);
 	segment_drop(roll->next);
-	mapping_close(&roll->mapping);
+	mapping_close(&roll->ahead);
+	mapping_close(&roll->behind);
 	free(roll->parts);
 	free(roll);
 }
@@ -145,7 +146,8 @@ seal_active(struct partition_roll *roll)
 	struct segment *active = roll->active;
 	int64_t file_bytes = segment_file_bytes(active->fd);
 
-	mapping_close(&roll->mapping);
+	mapping_close(&roll->ahead);
+	mapping_close(&roll->behind);
 	if (file_bytes != -1 && file_bytes < active->bytes) {
 		/* Somebody has cut the file under our hands. To extend it would turn what is lost into zeros. */
 		errno = EIO;

@@ -34,7 +34,7 @@ struct partition_roll {
 	struct segment *active;	/* a reference of the job's own */
 	int64_t index_interval_bytes;
 	int64_t full_bytes;	/* size of the new active segment's file, if its records need less; 0 = what they need */
-	struct mapping mapping;	/* of the active segment: nothing is stored through it any more */
+	struct mapping ahead, behind;	/* of the active segment: nothing is stored through them any more */
 	struct roll_part *parts;	/* at least one; the last becomes the active segment */
 	size_t part_count;
 	/* The active segment is empty: the first part takes its name, and with it its place. */
