@@ -17,6 +17,7 @@
 
 #include "common/clock.h"
 #include "worker/scan.h"
+#include "worker/index_file.h"
 #include "worker/segment.h"
 #include "worker/store.h"
 #include "worker/syscalls.h"
@@ -31,12 +32,50 @@ static struct syscalls kernel;
 static enum logkit_memory memory;
 static char trace[64 * 1024];
 static size_t trace_used;
+static bool trace_caches;
 
 static const char *const call_names[] = { "open", "mkdir", "pread", "pwrite", "ftruncate", "fallocate", "mmap",
 	"madvise", "store", "store_length", "fdatasync", "fsync",
 	"sync_file_range", "rename", "unlink", "sendfile", "any" };
 
-/* Counts the call; returns the errno it must fail with, LOGKIT_SHORT, LOGKIT_EXIT, or 0. */
+static const char *
+name_of(int fd)
+{
+	static char target[LOGKIT_PATH_BYTES];
+	char link[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, target, sizeof(target) - 1);
+	target[n < 0 ? 0 : n] = '\0';
+	return strrchr(target, '/') == NULL ? "?" : strrchr(target, '/') + 1;
+}
+
+static bool
+ends_in(const char *name, const char *ending)
+{
+	size_t length = strlen(name);
+
+	return length >= strlen(ending) && strcmp(name + length - strlen(ending), ending) == 0;
+}
+
+static bool
+is_cache(const char *name)
+{
+	return ends_in(name, ".index") || ends_in(name, ".index.tmp") || ends_in(name, ".stopped")
+	    || strncmp(name, "sealed.list", 11) == 0;
+}
+
+/* Only segments are mapped. */
+static const char MAPPED[] = "a mapping";
+
+static bool
+aimed_at(const char *name)
+{
+	return fault.aim == LOGKIT_AT_ALL || is_cache(name) == (fault.aim == LOGKIT_AT_CACHES);
+}
+
+/* Counts a call; returns the errno it must fail with, LOGKIT_SHORT, LOGKIT_EXIT, or 0. */
 static int
 count_call(enum logkit_call call)
 {
@@ -50,11 +89,11 @@ count_call(enum logkit_call call)
 	return fault.error;
 }
 
-/* The same for calls that are done or not: a process that is to end does so before it. */
+/* The same for one on the file of that name, or with NULL on `fd`, and that ends the process when it must. */
 static int
-meet(enum logkit_call call)
+meet(enum logkit_call call, const char *name, int fd)
 {
-	int error = count_call(call);
+	int error = aimed_at(name == NULL ? name_of(fd) : name) ? count_call(call) : 0;
 
 	if (error == LOGKIT_EXIT)
 		_exit(77);
@@ -64,20 +103,8 @@ meet(enum logkit_call call)
 static void
 note(const char *call, const char *name)
 {
-	if (trace_used < sizeof(trace) - 128)
+	if (trace_used < sizeof(trace) - 128 && (trace_caches || !is_cache(name)))
 		trace_used += (size_t)snprintf(trace + trace_used, sizeof(trace) - trace_used, "%s %s;", call, name);
-}
-
-static void
-note_fd(const char *call, int fd)
-{
-	char link[64], target[LOGKIT_PATH_BYTES];
-	ssize_t n;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, target, sizeof(target) - 1);
-	target[n < 0 ? 0 : n] = '\0';
-	note(call, strrchr(target, '/') == NULL ? "?" : strrchr(target, '/') + 1);
 }
 
 static int
@@ -90,7 +117,7 @@ fail_with(int error)
 static int
 test_open(int dir_fd, const char *name, int flags, mode_t mode)
 {
-	int error = meet(CALL_OPEN);
+	int error = meet(CALL_OPEN, name, -1);
 
 	if (error > 0)
 		return fail_with(error);
@@ -102,7 +129,7 @@ test_open(int dir_fd, const char *name, int flags, mode_t mode)
 static int
 test_mkdir(int dir_fd, const char *name, mode_t mode)
 {
-	int error = meet(CALL_MKDIR);
+	int error = meet(CALL_MKDIR, name, -1);
 
 	if (error > 0)
 		return fail_with(error);
@@ -113,7 +140,7 @@ test_mkdir(int dir_fd, const char *name, mode_t mode)
 static ssize_t
 test_pread(int fd, void *to, size_t size, off_t position)
 {
-	int error = meet(CALL_PREAD);
+	int error = meet(CALL_PREAD, NULL, fd);
 
 	if (error > 0)
 		return fail_with(error);
@@ -125,7 +152,7 @@ test_pread(int fd, void *to, size_t size, off_t position)
 static ssize_t
 test_pwrite(int fd, const void *from, size_t size, off_t position)
 {
-	int error = meet(CALL_PWRITE);
+	int error = meet(CALL_PWRITE, NULL, fd);
 
 	/* A write that fails has written half before: what is worse than nothing. */
 	if (error > 0) {
@@ -133,18 +160,18 @@ test_pwrite(int fd, const void *from, size_t size, off_t position)
 			ck_assert_int_eq(pwrite(fd, from, size / 2, position), size / 2);
 		return fail_with(error);
 	}
-	note_fd("write", fd);
+	note("write", name_of(fd));
 	return pwrite(fd, from, error == LOGKIT_SHORT ? (size + 1) / 2 : size, position);
 }
 
 static int
 test_ftruncate(int fd, off_t size)
 {
-	int error = meet(CALL_FTRUNCATE);
+	int error = meet(CALL_FTRUNCATE, NULL, fd);
 
 	if (error > 0)
 		return fail_with(error);
-	note_fd("truncate", fd);
+	note("truncate", name_of(fd));
 	return ftruncate(fd, size);
 }
 
@@ -152,7 +179,7 @@ test_ftruncate(int fd, off_t size)
 static int
 test_fallocate(int fd, int mode, off_t position, off_t size)
 {
-	int error = meet(CALL_FALLOCATE);
+	int error = meet(CALL_FALLOCATE, NULL, fd);
 	bool punching = (mode & FALLOC_FL_PUNCH_HOLE) != 0;
 
 	ck_assert_int_ne(mode & FALLOC_FL_KEEP_SIZE, 0);
@@ -161,14 +188,14 @@ test_fallocate(int fd, int mode, off_t position, off_t size)
 			ck_assert_int_eq(fallocate(fd, mode, position, size / 2), 0);
 		return fail_with(error);
 	}
-	note_fd(punching ? "punch" : "allocate", fd);
+	note(punching ? "punch" : "allocate", name_of(fd));
 	return fallocate(fd, mode, position, size);
 }
 
 static void *
 test_mmap(void *at, size_t size, int protection, int flags, int fd, off_t position)
 {
-	int error = meet(CALL_MMAP);
+	int error = meet(CALL_MMAP, NULL, fd);
 
 	if (error > 0) {
 		errno = error;
@@ -180,7 +207,7 @@ test_mmap(void *at, size_t size, int protection, int flags, int fd, off_t positi
 static int
 test_madvise(void *at, size_t size, int advice)
 {
-	int error = meet(CALL_MADVISE);
+	int error = meet(CALL_MADVISE, MAPPED, -1);
 
 	return error > 0 ? fail_with(error) : madvise(at, size, advice);
 }
@@ -189,7 +216,7 @@ test_madvise(void *at, size_t size, int advice)
 static int
 test_store(void *to, const void *from, size_t size)
 {
-	int error = count_call(CALL_STORE);
+	int error = aimed_at(MAPPED) ? count_call(CALL_STORE) : 0;
 
 	if (error > 0 || error == LOGKIT_EXIT)
 		memcpy(to, from, size / 2);
@@ -201,7 +228,7 @@ test_store(void *to, const void *from, size_t size)
 static int
 test_store_length(void *to, const uint8_t *word)
 {
-	int error = meet(CALL_STORE_LENGTH);
+	int error = meet(CALL_STORE_LENGTH, MAPPED, -1);
 
 	return error > 0 ? fail_with(error) : store_length(to, word);
 }
@@ -209,29 +236,29 @@ test_store_length(void *to, const uint8_t *word)
 static int
 test_fdatasync(int fd)
 {
-	int error = meet(CALL_FDATASYNC);
+	int error = meet(CALL_FDATASYNC, NULL, fd);
 
 	if (error > 0)
 		return fail_with(error);
-	note_fd("force", fd);
+	note("force", name_of(fd));
 	return 0;
 }
 
 static int
 test_fsync(int fd)
 {
-	int error = meet(CALL_FSYNC);
+	int error = meet(CALL_FSYNC, NULL, fd);
 
 	if (error > 0)
 		return fail_with(error);
-	note_fd("fsync", fd);
+	note("fsync", name_of(fd));
 	return 0;
 }
 
 static int
 test_sync_file_range(int fd, off_t position, off_t size, unsigned flags)
 {
-	int error = meet(CALL_SYNC_FILE_RANGE);
+	int error = meet(CALL_SYNC_FILE_RANGE, NULL, fd);
 
 	/* Any other flag would take the note of a failed write-back that the next force must find. */
 	ck_assert_uint_eq(flags, SYNC_FILE_RANGE_WRITE);
@@ -243,7 +270,7 @@ test_sync_file_range(int fd, off_t position, off_t size, unsigned flags)
 static int
 test_rename(int dir_fd, const char *from, const char *to)
 {
-	int error = meet(CALL_RENAME);
+	int error = meet(CALL_RENAME, to, -1);
 
 	if (error > 0)
 		return fail_with(error);
@@ -254,7 +281,7 @@ test_rename(int dir_fd, const char *from, const char *to)
 static int
 test_unlink(int dir_fd, const char *name)
 {
-	int error = meet(CALL_UNLINK);
+	int error = meet(CALL_UNLINK, name, -1);
 
 	if (error > 0)
 		return fail_with(error);
@@ -265,7 +292,7 @@ test_unlink(int dir_fd, const char *name)
 static ssize_t
 test_sendfile(int to_fd, int from_fd, off_t *position, size_t size)
 {
-	int error = meet(CALL_SENDFILE);
+	int error = meet(CALL_SENDFILE, NULL, from_fd);
 
 	if (error > 0)
 		return fail_with(error);
@@ -284,7 +311,7 @@ test_mincore(void *address, size_t size, unsigned char *pages)
 static ssize_t
 test_pread_nowait(int fd, void *to, size_t size, off_t position)
 {
-	int error = meet(CALL_PREAD);
+	int error = meet(CALL_PREAD, NULL, fd);
 
 	if (error > 0 || memory != LOGKIT_WARM)
 		return fail_with(error > 0 ? error : EAGAIN);
@@ -362,6 +389,14 @@ logkit_trace_begin(void)
 {
 	trace_used = 0;
 	trace[0] = '\0';
+	trace_caches = false;
+}
+
+void
+logkit_trace_caches(void)
+{
+	logkit_trace_begin();
+	trace_caches = true;
 }
 
 const char *
@@ -510,9 +545,15 @@ logkit_barrier(struct logkit *kit)
 int
 logkit_upkeep(struct logkit *kit, int64_t room_bytes)
 {
+	return logkit_upkeep_at(kit, room_bytes, clock_now_ns());
+}
+
+int
+logkit_upkeep_at(struct logkit *kit, int64_t room_bytes, int64_t now_ns)
+{
 	struct partition_upkeep upkeep;
 
-	if (!partition_upkeep_begin(kit->p, room_bytes, clock_now_ns(), &upkeep))
+	if (!partition_upkeep_begin(kit->p, room_bytes, now_ns, &upkeep))
 		return 0;
 	partition_upkeep_run(&upkeep);
 	return partition_upkeep_finish(kit->p, &upkeep);
@@ -637,6 +678,16 @@ logkit_segment_path(const struct logkit *kit, int64_t base, char *to)
 	snprintf(to, LOGKIT_PATH_BYTES, "%.300s/%020" PRId64 ".log", kit->path, base);
 }
 
+void
+logkit_remove_index(const struct logkit *kit, int64_t base)
+{
+	char name[SEGMENT_NAME_BYTES], path[LOGKIT_PATH_BYTES];
+
+	index_file_name(name, base);
+	logkit_file_path(kit, name, path);
+	unlink(path);
+}
+
 int64_t
 logkit_file_bytes(const char *path)
 {
@@ -722,10 +773,7 @@ logkit_count_files(const struct logkit *kit, const char *ending)
 
 	ck_assert_ptr_nonnull(dir);
 	while ((entry = readdir(dir)) != NULL) {
-		size_t length = strlen(entry->d_name);
-
-		if (entry->d_name[0] != '.' && length >= strlen(ending)
-		    && strcmp(entry->d_name + length - strlen(ending), ending) == 0)
+		if (entry->d_name[0] != '.' && ends_in(entry->d_name, ending) && (*ending != '\0' || !is_cache(entry->d_name)))
 			count++;
 	}
 	closedir(dir);

@@ -56,6 +56,7 @@ int logkit_roll(struct logkit *kit, const uint8_t *records, size_t bytes, int co
 int logkit_barrier(struct logkit *kit);
 /* One whole upkeep, if one is due; `room_bytes` as for partition_upkeep_begin. Returns 0, or -1 with errno. */
 int logkit_upkeep(struct logkit *kit, int64_t room_bytes);
+int logkit_upkeep_at(struct logkit *kit, int64_t room_bytes, int64_t now_ns);
 
 /* partition_find with the load that it asks for. */
 enum partition_found logkit_find(struct logkit *kit, int64_t offset, struct partition_place *place);
@@ -68,6 +69,8 @@ void logkit_expect_broken(struct logkit *kit, int64_t from, int64_t to);
 
 /* Files. Names are relative to the partition's directory. */
 void logkit_file_path(const struct logkit *kit, const char *name, char *to);
+/* What is stored of a segment is not to be believed of other content. */
+void logkit_remove_index(const struct logkit *kit, int64_t base);
 void logkit_segment_path(const struct logkit *kit, int64_t base, char *to);
 int64_t logkit_file_bytes(const char *path);	/* -1: there is none */
 /* The active segment's file has nothing behind `end`: in file mode its size tells, in mapped mode zeros may follow. */
@@ -77,6 +80,7 @@ void logkit_write_file(const char *path, const void *from, size_t bytes);
 void logkit_change(const char *path, int64_t position, const void *from, size_t bytes);
 void logkit_flip(const char *path, int64_t position);
 void logkit_truncate(const char *path, int64_t bytes);
+/* With an empty ending: all but caches. */
 int logkit_count_files(const struct logkit *kit, const char *ending);
 int logkit_open_descriptors(void);
 
@@ -90,11 +94,15 @@ enum logkit_call { CALL_OPEN, CALL_MKDIR, CALL_PREAD, CALL_PWRITE, CALL_FTRUNCAT
 
 enum { LOGKIT_EXIT = -1, LOGKIT_SHORT = -2, LOGKIT_ANY = CALL_COUNT };
 
+/* On which files calls fail and are counted: caches may fail, and nothing else does for that. */
+enum logkit_aim { LOGKIT_AT_LOGS, LOGKIT_AT_CACHES, LOGKIT_AT_ALL };
+
 struct logkit_fault {
 	int call;	/* which; LOGKIT_ANY */
 	int at;		/* the n-th of them from now on, from 1; 0 = none */
 	int error;	/* an errno; or LOGKIT_EXIT, LOGKIT_SHORT (half of a read or write) */
 	bool sticky;	/* and all behind it */
+	enum logkit_aim aim;
 };
 
 /* From now on. The counts begin anew. */
@@ -112,8 +120,9 @@ enum logkit_memory {
 };
 void logkit_set_memory(enum logkit_memory what);
 
-/* Every changing call as "name file;": written since the last logkit_trace_begin. */
+/* Every changing call as "name file;", since then; those on caches are left out, or are not. */
 void logkit_trace_begin(void);
+void logkit_trace_caches(void);
 const char *logkit_trace(void);
 
 #endif

@@ -54,7 +54,7 @@ allocated_bytes(const char *file)
 	return (int64_t)st.st_blocks * 512;
 }
 
-/* Lines of /proc/self/maps with that in them. */
+/* Lines of /proc/self/maps with that in them, of mappings that are written to. */
 static int
 mappings_of(const char *text)
 {
@@ -64,7 +64,7 @@ mappings_of(const char *text)
 
 	ck_assert_ptr_nonnull(maps);
 	while (fgets(line, sizeof(line), maps) != NULL)
-		count += strstr(line, text) != NULL;
+		count += strstr(line, text) != NULL && strstr(line, " rw-s ") != NULL;
 	fclose(maps);
 	return count;
 }
@@ -500,6 +500,7 @@ put(const uint8_t *content, size_t bytes)
 {
 	logkit_write_file(path, content, bytes);
 	logkit_truncate(path, kit.settings.segment_bytes);
+	logkit_remove_index(&kit, 0);
 }
 
 static void

@@ -498,7 +498,8 @@ START_TEST(bug_A13_a_flipped_length_byte_in_a_sealed_segment)
 }
 END_TEST
 
-START_TEST(a_place_ahead_of_damage_ends_there)
+/* A segment that had to be walked over is readable up to the damage; one with an index on both sides of it. */
+START_TEST(a_place_ahead_of_damage)
 {
 	char path[LOGKIT_PATH_BYTES];
 	struct partition_place place;
@@ -508,7 +509,15 @@ START_TEST(a_place_ahead_of_damage_ends_there)
 	logkit_flip(path, 4 * 108);
 	logkit_open(&kit);
 	ck_assert_int_eq(logkit_find(&kit, 11, &place), PARTITION_FOUND);
+	ck_assert_int_eq(place.bytes_in_segment, 7 * 108);
+	logkit_close(&kit);
+	logkit_file_path(&kit, "00000000000000000009.index", path);
+	ck_assert_int_eq(unlink(path), 0);
+	logkit_open(&kit);
+	ck_assert_int_eq(logkit_find(&kit, 11, &place), PARTITION_FOUND);
 	ck_assert_int_eq(place.bytes_in_segment, 2 * 108);
+	/* And is not stored as if it were whole. */
+	ck_assert_int_eq(logkit_file_bytes(path), -1);
 	logkit_end(&kit);
 }
 END_TEST
@@ -929,7 +938,7 @@ add_tests(TCase *tests, bool mapped)
 	tcase_add_loop_test(tests, bug_A9_leavings_are_cut_by_a_roll_too, 0, FORMATS);
 	tcase_add_test(tests, bug_A13_a_flipped_payload_byte_in_a_sealed_segment);
 	tcase_add_loop_test(tests, bug_A13_a_flipped_length_byte_in_a_sealed_segment, 0, FORMATS);
-	tcase_add_test(tests, a_place_ahead_of_damage_ends_there);
+	tcase_add_test(tests, a_place_ahead_of_damage);
 	tcase_add_loop_test(tests, a_missing_segment_is_a_hole_and_told_at_start, 0, FORMATS);
 	tcase_add_loop_test(tests, a_missing_segment_behind_a_good_one, 0, FORMATS);
 	tcase_add_loop_test(tests, overlapping_segments_are_left_alone_and_both_readable, 0, FORMATS);

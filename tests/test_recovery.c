@@ -50,6 +50,7 @@ static void
 expect_recovered(const uint8_t *content, size_t bytes, int64_t end, size_t size)
 {
 	logkit_write_file(path, content, bytes);
+	logkit_remove_index(&kit, 0);
 	logkit_open(&kit);
 	ck_assert_int_eq(partition_log_end(kit.p), end);
 	ck_assert_int_eq(partition_durable_end(kit.p), end);
@@ -420,6 +421,7 @@ START_TEST(a_log_shorter_than_published_stays_closed_and_untouched)
 	/* The file or the directory is gone altogether. */
 	ck_assert_int_eq(unlink(path), 0);
 	logkit_refused(&kit);
+	logkit_remove_index(&kit, 0);
 	ck_assert_int_eq(rmdir(kit.path), 0);
 	logkit_refused(&kit);
 	kit.known.published_end = 0;
@@ -873,6 +875,7 @@ START_TEST(random_damage_keeps_the_prefix)
 		for (size_t i = from; i < to && i < bytes; i++)
 			damaged[i] = round % 3 == 0 ? 0 : (uint8_t)rand();
 		logkit_write_file(path, damaged, bytes - (round % 2 == 0 ? 0 : (size_t)rand() % 100));
+		logkit_remove_index(&kit, 0);
 		logkit_open(&kit);
 		end = partition_log_end(kit.p);
 		ck_assert_int_ge(end, (int64_t)(from / record) - 2);

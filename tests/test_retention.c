@@ -707,7 +707,7 @@ START_TEST(what_was_published_does_not_come_back_when_the_worker_dies)
 			logkit_open(&kit);
 			if (retire_at(clock_now_ns()) != 3)
 				_exit(1);
-			logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = LOGKIT_EXIT });
+			logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = LOGKIT_EXIT, .aim = LOGKIT_AT_ALL });
 			run_jobs();
 			_exit(0);
 		}

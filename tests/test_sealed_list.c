@@ -320,7 +320,7 @@ START_TEST(a_failed_write_leaves_what_was_there)
 			fds = logkit_open_descriptors();
 			if (_i != 1)
 				append(0, 3);
-			logkit_set_fault((struct logkit_fault){ .call = call, .at = at, .error = ENOSPC });
+			logkit_set_fault((struct logkit_fault){ .call = call, .at = at, .error = ENOSPC, .aim = LOGKIT_AT_ALL });
 			done = change_list(_i);
 			hit = logkit_fault_hit();
 			logkit_clear_fault();
@@ -355,7 +355,7 @@ START_TEST(a_crash_at_any_call_leaves_what_was_there)
 			append(0, 3);
 		child = fork();
 		if (child == 0) {
-			logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = LOGKIT_EXIT });
+			logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = LOGKIT_EXIT, .aim = LOGKIT_AT_ALL });
 			_exit(change_list(_i) == 0 ? 0 : 1);
 		}
 		ck_assert_int_eq(waitpid(child, &status, 0), child);

@@ -111,7 +111,7 @@ expect_refused(void)
 START_TEST(what_is_left_is_taken_once)
 {
 	begin();
-	logkit_trace_begin();
+	logkit_trace_caches();
 	expect_taken(0);
 	ck_assert_str_eq(logkit_trace(), "unlink worker-2.stopped;");
 	for (int count = 0; count <= ENTRIES; count++) {
@@ -132,7 +132,7 @@ START_TEST(it_is_gone_durably_when_it_has_been_taken)
 
 	begin();
 	leave(2, 3);
-	logkit_trace_begin();
+	logkit_trace_caches();
 	expect_taken(3);
 	snprintf(expected, sizeof(expected), "unlink worker-2.stopped;fsync %s;", strrchr(kit.data_path, '/') + 1);
 	ck_assert_str_eq(logkit_trace(), expected);
@@ -156,7 +156,7 @@ START_TEST(workers_that_do_not_exist_leave_nothing)
 		snprintf(file, sizeof(file), "%.300s/%s", kit.data_path, others[i]);
 		logkit_write_file(file, "x", 1);
 	}
-	logkit_trace_begin();
+	logkit_trace_caches();
 	expect_taken(0);
 	ck_assert_ptr_nonnull(strstr(logkit_trace(), "fsync"));
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -264,14 +264,14 @@ START_TEST(what_cannot_be_read_or_removed)
 
 	begin();
 	leave(2, 3);
-	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = 1, .error = EIO, .sticky = true });
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = 1, .error = EIO, .sticky = true, .aim = LOGKIT_AT_ALL });
 	expect_refused();
 	leave(2, 3);
-	logkit_set_fault((struct logkit_fault){ .call = CALL_FSYNC, .at = 1, .error = EIO, .sticky = true });
+	logkit_set_fault((struct logkit_fault){ .call = CALL_FSYNC, .at = 1, .error = EIO, .sticky = true, .aim = LOGKIT_AT_ALL });
 	expect_refused();
 	/* Then the times of the files still tell. */
 	leave(2, 3);
-	logkit_set_fault((struct logkit_fault){ .call = CALL_UNLINK, .at = 1, .error = EROFS, .sticky = true });
+	logkit_set_fault((struct logkit_fault){ .call = CALL_UNLINK, .at = 1, .error = EROFS, .sticky = true, .aim = LOGKIT_AT_ALL });
 	logkit_catch_lines();
 	stop_marker_take(&marker, kit.data_fd, 2, WORKERS);
 	lines = logkit_caught_lines();
@@ -297,7 +297,7 @@ START_TEST(a_failed_write_leaves_none)
 		bool hit;
 
 		begin();
-		logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = ENOSPC });
+		logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = ENOSPC, .aim = LOGKIT_AT_ALL });
 		ck_assert_int_eq(try_leave(2, 5), logkit_fault_hit() ? -1 : 0);
 		hit = logkit_fault_hit();
 		logkit_clear_fault();

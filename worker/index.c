@@ -48,6 +48,22 @@ index_cut(struct index *index, size_t count)
 	index->due_position = count == 0 ? 0 : index->marks[count - 1].position + index->interval_bytes;
 }
 
+size_t
+index_count_below(const struct index *index, int64_t offset)
+{
+	size_t low = 0, high = index->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (index->marks[middle].offset < offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 struct index_mark
 index_nearest(const struct index *index, int64_t offset)
 {

@@ -39,6 +39,9 @@ index_note(struct index *index, int64_t offset, int64_t position)
 /* Forgets all but the first `count` marks: the records behind them were not written after all. */
 void index_cut(struct index *index, size_t count);
 
+/* How many of its marks are of records ahead of `offset`? */
+size_t index_count_below(const struct index *index, int64_t offset);
+
 /* The last mark at or before `offset`, which is not before the first one. The index is not empty. */
 struct index_mark index_nearest(const struct index *index, int64_t offset);
 

@@ -11,6 +11,7 @@
 
 #include "common/bytes.h"
 #include "common/crc32c.h"
+#include "worker/direct.h"
 #include "worker/segment.h"
 #include "worker/syscalls.h"
 
@@ -253,7 +254,7 @@ index_point_fits(const struct index_point *point, int segment_fd, int64_t file_b
 	size_t bytes = remembered_bytes(point);
 
 	return point->position <= file_bytes
-	    && read_whole(segment_fd, found, bytes, point->last_position) == 0
+	    && direct_read(segment_fd, found, bytes, point->last_position) == (ssize_t)bytes
 	    && memcmp(found, point->last_bytes, bytes) == 0;
 }
 
@@ -278,10 +279,46 @@ index_point_find_last(struct index_point *point, int segment_fd, enum record_for
 	    && (int64_t)segment_record_bytes(format, point->last_bytes) == point->position - walk.bytes ? 0 : -1;
 }
 
+/* ---- taking ---- */
+
+/* The file is what it should be: does it fit? */
+static void
+judge(struct index_taken *taken, struct segment *segment, int read_fd, int64_t file_bytes, int64_t limit)
+{
+	const struct index_point *point = &taken->file.point;
+
+	if (point->end <= limit && index_point_fits(point, read_fd, file_bytes)) {
+		segment->end = point->end;
+		segment->bytes = point->position;
+		return;
+	}
+	taken->wrong = "it does not fit its segment";
+	taken->forced_end = point->end;
+	taken->file = (struct index_file){ 0 };
+	index_cut(&segment->index, 0);
+}
+
+int
+index_file_take(struct index_taken *taken, int dir_fd, struct segment *segment, int read_fd, int64_t file_bytes,
+    int64_t limit)
+{
+	*taken = (struct index_taken){ 0 };
+	if (index_file_read(dir_fd, segment->base, segment->format, &segment->index, &taken->file,
+	    &taken->stray_bytes) == 0) {
+		judge(taken, segment, read_fd, file_bytes, limit);
+		return 0;
+	}
+	if (errno == ENOMEM || errno == EMFILE || errno == ENFILE)
+		return -1;
+	if (errno != ENOENT)
+		taken->wrong = errno == EBADMSG ? "it is damaged, or no index of this log" : strerror(errno);
+	return 0;
+}
+
 /* ---- writing ---- */
 
 /* What is written in one piece: a chunk, with the header ahead of it where it begins a file. */
-struct piece {
+struct encoded {
 	uint8_t *memory;	/* header and chunk */
 	const uint8_t *from;
 	size_t bytes;
@@ -289,16 +326,16 @@ struct piece {
 
 /* Encodes what follows on *file, which moves behind it. Returns 0, or -1 with errno ENOMEM. */
 static int
-encode(struct piece *piece, int64_t base, enum record_format format, struct index_file *file,
+encode(struct encoded *encoded, int64_t base, enum record_format format, struct index_file *file,
     const struct index_point *point, const struct index_mark *marks, size_t count)
 {
 	uint8_t *p, *chunk;
 
-	piece->memory = malloc(HEADER_BYTES + HEAD_BYTES + count * MARK_BYTES + SUM_BYTES);
-	if (piece->memory == NULL)
+	encoded->memory = malloc(HEADER_BYTES + HEAD_BYTES + count * MARK_BYTES + SUM_BYTES);
+	if (encoded->memory == NULL)
 		return -1;
-	chunk = piece->memory + HEADER_BYTES;
-	put_header(piece->memory, base, format);
+	chunk = encoded->memory + HEADER_BYTES;
+	put_header(encoded->memory, base, format);
 	/* The header ends in its sum: what stands ahead of the chunk is the sum before it, also where it is not written. */
 	if (file->bytes > 0)
 		bytes_put_u32(chunk - SUM_BYTES, file->sum);
@@ -313,9 +350,9 @@ encode(struct piece *piece, int64_t base, enum record_format format, struct inde
 		p = bytes_put_i64(bytes_put_i64(p, marks[i].offset), marks[i].position);
 	file->sum = crc32c(chunk - SUM_BYTES, (size_t)(p - chunk) + SUM_BYTES);
 	p = bytes_put_u32(p, file->sum);
-	piece->from = file->bytes > 0 ? chunk : piece->memory;
-	piece->bytes = (size_t)(p - piece->from);
-	file->bytes += (int64_t)piece->bytes;
+	encoded->from = file->bytes > 0 ? chunk : encoded->memory;
+	encoded->bytes = (size_t)(p - encoded->from);
+	file->bytes += (int64_t)encoded->bytes;
 	file->point = *point;
 	file->marks += count;
 	file->chunks++;
@@ -323,9 +360,9 @@ encode(struct piece *piece, int64_t base, enum record_format format, struct inde
 }
 
 static int
-write_and_close(int fd, const struct piece *piece, int64_t position)
+write_and_close(int fd, const struct encoded *encoded, int64_t position)
 {
-	int error = segment_write(fd, piece->from, piece->bytes, position) == -1 ? errno : 0;
+	int error = segment_write(fd, encoded->from, encoded->bytes, position) == -1 ? errno : 0;
 
 	close(fd);
 	errno = error;
@@ -334,7 +371,7 @@ write_and_close(int fd, const struct piece *piece, int64_t position)
 
 /* Begins a file, under a temporary name first: a left-over under the right one is replaced in one step. */
 static int
-write_first(int dir_fd, int64_t base, const struct piece *piece)
+write_first(int dir_fd, int64_t base, const struct encoded *encoded)
 {
 	char temporary[SEGMENT_NAME_BYTES], name[SEGMENT_NAME_BYTES];
 	int fd, error;
@@ -344,7 +381,7 @@ write_first(int dir_fd, int64_t base, const struct piece *piece)
 	fd = segment_create_file(dir_fd, temporary);
 	if (fd == -1)
 		return -1;
-	if (write_and_close(fd, piece, 0) == 0 && syscalls.rename(dir_fd, temporary, name) == 0)
+	if (write_and_close(fd, encoded, 0) == 0 && syscalls.rename(dir_fd, temporary, name) == 0)
 		return 0;
 	error = errno;
 	syscalls.unlink(dir_fd, temporary);
@@ -354,7 +391,7 @@ write_first(int dir_fd, int64_t base, const struct piece *piece)
 
 /* Writes behind the chunks that are there, over what an interrupted write may have left. */
 static int
-write_next(int dir_fd, int64_t base, const struct piece *piece, int64_t position)
+write_next(int dir_fd, int64_t base, const struct encoded *encoded, int64_t position)
 {
 	char name[SEGMENT_NAME_BYTES];
 	int64_t file_bytes;
@@ -368,7 +405,7 @@ write_next(int dir_fd, int64_t base, const struct piece *piece, int64_t position
 	}
 	file_bytes = segment_file_bytes(fd);
 	if (file_bytes == position || (file_bytes > position && segment_truncate(fd, position) == 0))
-		return write_and_close(fd, piece, position);
+		return write_and_close(fd, encoded, position);
 	error = file_bytes != -1 && file_bytes < position ? ESTALE : errno;
 	close(fd);
 	errno = error;
@@ -381,7 +418,7 @@ write_anew(int dir_fd, int64_t base, enum record_format format, struct index_fil
     const struct index_point *point, const struct index_mark *marks, size_t count)
 {
 	struct index_file old, fresh = { 0 };
-	struct piece piece = { .memory = NULL };
+	struct encoded encoded = { .memory = NULL };
 	struct index index;
 	int error = 0;
 
@@ -391,12 +428,12 @@ write_anew(int dir_fd, int64_t base, enum record_format format, struct index_fil
 		error = ESTALE;
 	for (size_t i = 0; error == 0 && i < count; i++)
 		error = index_add(&index, marks[i].offset, marks[i].position) == -1 ? ENOMEM : 0;
-	if (error == 0 && (encode(&piece, base, format, &fresh, point, index.marks, index.count) == -1
-	    || write_first(dir_fd, base, &piece) == -1))
+	if (error == 0 && (encode(&encoded, base, format, &fresh, point, index.marks, index.count) == -1
+	    || write_first(dir_fd, base, &encoded) == -1))
 		error = errno;
 	if (error == 0)
 		*file = fresh;
-	free(piece.memory);
+	free(encoded.memory);
 	index_free(&index);
 	errno = error;
 	return error == 0 ? 0 : -1;
@@ -407,13 +444,13 @@ write_chunk(int dir_fd, int64_t base, enum record_format format, struct index_fi
     const struct index_point *point, const struct index_mark *marks, size_t count)
 {
 	struct index_file longer = *file;
-	struct piece piece;
+	struct encoded encoded;
 	int done;
 
-	if (encode(&piece, base, format, &longer, point, marks, count) == -1)
+	if (encode(&encoded, base, format, &longer, point, marks, count) == -1)
 		return -1;
-	done = file->bytes == 0 ? write_first(dir_fd, base, &piece) : write_next(dir_fd, base, &piece, file->bytes);
-	free(piece.memory);
+	done = file->bytes == 0 ? write_first(dir_fd, base, &encoded) : write_next(dir_fd, base, &encoded, file->bytes);
+	free(encoded.memory);
 	if (done == 0)
 		*file = longer;
 	return done;
@@ -430,6 +467,34 @@ index_file_append(int dir_fd, int64_t base, enum record_format format, struct in
 	if (done == -1 && errno == ESTALE)
 		*file = (struct index_file){ 0 };
 	return done;
+}
+
+int
+index_file_store(int dir_fd, const struct segment *segment, struct index_file *file, struct index_point *point,
+    const struct index_mark *marks, size_t count)
+{
+	struct index_mark from = { segment->base, 0 };
+
+	if (file->bytes > 0)
+		from = (struct index_mark){ file->point.end, file->point.position };
+	if (count > 0 && marks[count - 1].offset > from.offset)
+		from = marks[count - 1];
+	if (index_point_find_last(point, segment->fd, segment->format, from) == -1)
+		return -1;
+	return index_file_append(dir_fd, segment->base, segment->format, file, point, marks, count);
+}
+
+int
+index_file_store_all(int dir_fd, const struct segment *segment, struct index_file *file, struct index_point *point)
+{
+	const struct index *index = &segment->index;
+	size_t count = index_count_below(index, point->end);
+
+	if (index_file_store(dir_fd, segment, file, point, index->marks + file->marks, count - file->marks) == 0)
+		return 0;
+	if (errno != ESTALE)
+		return -1;
+	return index_file_store(dir_fd, segment, file, point, index->marks, count);
 }
 
 int

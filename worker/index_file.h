@@ -25,6 +25,8 @@
 #include "common/record.h"
 #include "worker/index.h"
 
+struct segment;
+
 enum { INDEX_LAST_BYTES = 8 };
 
 /* What a chunk says. */
@@ -58,6 +60,22 @@ void index_file_name(char *to, int64_t base);
 int index_file_read(int dir_fd, int64_t base, enum record_format format, struct index *index, struct index_file *file,
     int64_t *stray_bytes);
 
+/* What an index file was found to be worth. */
+struct index_taken {
+	struct index_file file;	/* zeroed: there is none, or it is not believed */
+	const char *wrong;	/* why it is not believed; NULL: it is, or there is none */
+	int64_t forced_end;	/* with sums that are right, but of another segment or a longer one: its end. Else 0 */
+	int64_t stray_bytes;	/* behind what is believed */
+};
+
+/*
+ * Takes up the stored index of an empty segment whose file has `file_bytes` bytes and whose records lie below `limit`: its
+ * end, bytes and marks are what the index says, if that fits. `read_fd` reads the segment and may be one of direct_open's.
+ * Returns 0 with *taken, or -1 with errno: ENOMEM, EMFILE, ENFILE.
+ */
+int index_file_take(struct index_taken *taken, int dir_fd, struct segment *segment, int read_fd, int64_t file_bytes,
+    int64_t limit);
+
 /* Does the point fit the segment's file of `file_bytes` bytes? */
 bool index_point_fits(const struct index_point *point, int segment_fd, int64_t file_bytes);
 
@@ -74,6 +92,17 @@ int index_point_find_last(struct index_point *point, int segment_fd, enum record
  */
 int index_file_append(int dir_fd, int64_t base, enum record_format format, struct index_file *file,
     const struct index_point *point, const struct index_mark *marks, size_t count);
+
+/*
+ * Stores a point of the segment, of which `end`, `position` and the times are given: finds its last record and adds it with
+ * the `count` marks from `marks` on that are not in the file yet and are of records below its end. Returns 0, or -1 with
+ * errno as the two functions above.
+ */
+int index_file_store(int dir_fd, const struct segment *segment, struct index_file *file, struct index_point *point,
+    const struct index_mark *marks, size_t count);
+
+/* The same with the segment's own marks, of which it chooses: also those of a file that has been begun anew. */
+int index_file_store_all(int dir_fd, const struct segment *segment, struct index_file *file, struct index_point *point);
 
 /* Removes the file; the directory is not forced. Returns 0 also when there is none, or -1 with errno. */
 int index_file_remove(int dir_fd, int64_t base);

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "worker/index_file.h"
+#include "worker/sealed_list.h"
 #include "worker/syscalls.h"
 
 enum { BASE_DIGITS = 20 };
@@ -102,29 +104,64 @@ add_leftover(struct listing *listing, const char *name)
 	return 0;
 }
 
+static int
+add_index(struct listing *listing, int64_t base)
+{
+	void *array = listing->indexes;
+
+	if (reserve(&array, &listing->index_capacity, listing->index_count, sizeof(*listing->indexes)) == -1)
+		return -1;
+	listing->indexes = array;
+	listing->indexes[listing->index_count++] = base;
+	return 0;
+}
+
 /* Who hears of what is no segment. */
 struct listener {
 	listing_note *note;
 	void *with;
 };
 
+/* Ours, and of no use to anybody. Returns 0, or -1 with errno. */
+static int
+find_leftover(struct listing *listing, const struct listener *listener, const char *name)
+{
+	listener->note(listener->with, LISTING_LEFTOVER, name, NULL);
+	return add_leftover(listing, name);
+}
+
+static bool
+is_temporary(const char *name, const char *suffix)
+{
+	return strcmp(suffix, ".log.tmp") == 0 || strcmp(suffix, ".index.tmp") == 0 || strcmp(suffix, ".cut.tmp") == 0
+	    || strcmp(name, SEALED_LIST_TEMPORARY_NAME) == 0;
+}
+
 /* One entry of the directory. Returns 0, or -1 with errno. */
 static int
-add_entry(struct listing *listing, int dir_fd, const struct listener *listener, const char *name)
+add_entry(struct listing *listing, int dir_fd, const struct listener *listener, const struct dirent *entry)
 {
+	const char *name = entry->d_name;
 	int64_t base = parse_base(name);
 	const char *suffix = base == -1 ? "" : name + BASE_DIGITS;
+	bool index = strcmp(suffix, ".index") == 0;
 	struct stat st;
 
+	/* There are as many of these as of segments, and nothing is asked about them. */
+	if (index && entry->d_type == DT_REG)
+		return add_index(listing, base);
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == -1)
 		return errno == ENOENT ? 0 : -1;
 	if (!S_ISREG(st.st_mode)) {
 		listener->note(listener->with, LISTING_FOREIGN, name, "not a regular file");
 	} else if (strcmp(suffix, ".log") == 0) {
 		return add_segment(listing, base, &st);
-	} else if (strcmp(suffix, ".log.tmp") == 0 || strcmp(suffix, ".cut.tmp") == 0) {
-		listener->note(listener->with, LISTING_LEFTOVER, name, NULL);
-		return add_leftover(listing, name);
+	} else if (index) {
+		return add_index(listing, base);
+	} else if (strcmp(name, SEALED_LIST_NAME) == 0) {
+		listing->has_list = true;
+	} else if (is_temporary(name, suffix)) {
+		return find_leftover(listing, listener, name);
 	} else if (is_cut(suffix)) {
 		listener->note(listener->with, LISTING_CUT, name, NULL);
 	} else {
@@ -143,6 +180,15 @@ by_base(const void *a, const void *b)
 }
 
 static int
+by_number(const void *a, const void *b)
+{
+	const int64_t *left = a;
+	const int64_t *right = b;
+
+	return *left < *right ? -1 : *left > *right;
+}
+
+static int
 read_entries(struct listing *listing, DIR *dir, const struct listener *listener)
 {
 	for (;;) {
@@ -154,9 +200,43 @@ read_entries(struct listing *listing, DIR *dir, const struct listener *listener)
 			return errno == 0 ? 0 : -1;
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
-		if (add_entry(listing, dirfd(dir), listener, entry->d_name) == -1)
+		if (add_entry(listing, dirfd(dir), listener, entry) == -1)
 			return -1;
 	}
+}
+
+/* Tells each segment whether it has an index; an index without a segment is a left-over. Returns 0, or -1 with errno. */
+static int
+match_indexes(struct listing *listing, const struct listener *listener)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < listing->index_count; i++) {
+		char name[SEGMENT_NAME_BYTES];
+
+		while (at < listing->count && listing->segments[at].base < listing->indexes[i])
+			at++;
+		if (at < listing->count && listing->segments[at].base == listing->indexes[i]) {
+			listing->segments[at].indexed = true;
+			continue;
+		}
+		index_file_name(name, listing->indexes[i]);
+		if (find_leftover(listing, listener, name) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int
+read_and_sort(struct listing *listing, DIR *dir, const struct listener *listener)
+{
+	if (read_entries(listing, dir, listener) == -1)
+		return -1;
+	if (listing->count > 0)
+		qsort(listing->segments, listing->count, sizeof(*listing->segments), by_base);
+	if (listing->index_count > 0)
+		qsort(listing->indexes, listing->index_count, sizeof(*listing->indexes), by_number);
+	return match_indexes(listing, listener);
 }
 
 int
@@ -178,15 +258,13 @@ listing_read_noting(struct listing *listing, int dir_fd, listing_note *note, voi
 		errno = error;
 		return -1;
 	}
-	error = read_entries(listing, dir, &listener) == -1 ? errno : 0;
+	error = read_and_sort(listing, dir, &listener) == -1 ? errno : 0;
 	closedir(dir);
 	if (error != 0) {
 		listing_free(listing);
 		errno = error;
 		return -1;
 	}
-	if (listing->count > 0)
-		qsort(listing->segments, listing->count, sizeof(*listing->segments), by_base);
 	return 0;
 }
 
@@ -208,6 +286,7 @@ listing_free(struct listing *listing)
 {
 	free(listing->segments);
 	free(listing->leftovers);
+	free(listing->indexes);
 	*listing = (struct listing){ 0 };
 }
 

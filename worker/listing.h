@@ -3,7 +3,10 @@
  * sizes and times only, opens no segment and changes nothing.
  *
  *   <20 digits>.log          a segment (a regular file)
+ *   <20 digits>.index        ours: a segment's index; without its segment a left-over
+ *   sealed.list              ours: what is known of the sealed segments
  *   <20 digits>.log.tmp      ours: a segment that a crash has kept from its name
+ *   <20 digits>.index.tmp    ours: such an index, and sealed.list.tmp
  *   <20 digits>.cut[.N]      ours: what recovery has copied aside; not looked at again
  *   <20 digits>.cut.tmp      ours: such a copy that a crash has interrupted
  *   anything else            foreign: reported once, ignored, left alone
@@ -11,6 +14,7 @@
 #ifndef WORKER_LISTING_H
 #define WORKER_LISTING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +24,7 @@ struct listing_segment {
 	int64_t base;
 	int64_t bytes;		/* size of the file */
 	int64_t last_append_ms;	/* by the wall clock: the file's time of modification */
+	bool indexed;		/* there is an index file beside it */
 };
 
 struct listing {
@@ -29,6 +34,10 @@ struct listing {
 	char (*leftovers)[SEGMENT_NAME_BYTES];	/* names that may be removed */
 	size_t leftover_count;
 	size_t leftover_capacity;
+	int64_t *indexes;			/* the bases of all index files */
+	size_t index_count;
+	size_t index_capacity;
+	bool has_list;
 };
 
 /* Reads the directory; `name` is its name for log lines. Returns 0, or -1 with errno and nothing to free. */

@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "worker/index_file.h"
 #include "worker/partition_state.h"
 
 enum {
@@ -54,29 +55,58 @@ broken(int error)
 	return PARTITION_BROKEN;
 }
 
+/* A walk over lengths has come to one that cannot be, at `at`: told once per segment. */
 static enum partition_found
-find_in(const struct partition *p, struct segment *segment, int64_t readable_bytes, int64_t bytes_before,
-    int64_t offset, struct partition_place *place)
+damaged(const struct partition *p, const struct segment *segment, struct index_mark at, bool *reported)
+{
+	char file[SEGMENT_NAME_BYTES];
+
+	segment_name(file, segment->base);
+	if (!*reported)
+		log_error("%s/%s: damaged at position %" PRId64 " (no record can stand there): offsets %" PRId64 " to %" PRId64
+		    " cannot be read, those on both sides can. Restore the file from a copy and restart the broker", p->name, file,
+		    at.position, at.offset, segment_next_mark(segment, at.offset).offset - 1);
+	*reported = true;
+	return broken(EBADMSG);
+}
+
+/* Where in a segment? `reported`: has its damage been logged? */
+static enum partition_found
+locate(const struct partition *p, struct segment *segment, int64_t offset, bool *reported, int64_t *position)
 {
 	const struct located *located = &p->located;
-	int64_t position;
+	struct index_mark at;
+	int error = segment_locate(segment, offset, &at) == -1 ? errno : 0;
 
-	if (segment_locate(segment, offset, &position) == -1) {
-		if (errno != EAGAIN)
-			return broken(errno);
-		if (!located->known || located->offset != offset)
+	if (error == EAGAIN) {
+		if (!located->known || located->offset != offset
+		    || (located->error != 0 && clock_now_ns() >= located->again_ns))
 			return PARTITION_COLD;
-		if (located->error != 0)
-			return clock_now_ns() < located->again_ns ? broken(located->error) : PARTITION_COLD;
-		position = located->position;
+		error = located->error;
+		at = located->at;
 	}
-	*place = (struct partition_place){ .segment = segment, .position = position,
-		.bytes_in_segment = readable_bytes - position, .bytes_behind = partition_visible_bytes(p) - bytes_before - position };
-	return PARTITION_FOUND;
+	*position = at.position;
+	if (error == EBADMSG)
+		return damaged(p, segment, at, reported);
+	return error == 0 ? PARTITION_FOUND : broken(error);
 }
 
 static enum partition_found
-find_in_active(const struct partition *p, int64_t offset, struct partition_place *place)
+find_in(const struct partition *p, struct segment *segment, int64_t readable_bytes, int64_t bytes_before,
+    int64_t offset, bool *reported, struct partition_place *place)
+{
+	int64_t position;
+	enum partition_found found = locate(p, segment, offset, reported, &position);
+
+	if (found == PARTITION_FOUND)
+		*place = (struct partition_place){ .segment = segment, .position = position,
+			.bytes_in_segment = readable_bytes - position,
+			.bytes_behind = partition_visible_bytes(p) - bytes_before - position };
+	return found;
+}
+
+static enum partition_found
+find_in_active(struct partition *p, int64_t offset, struct partition_place *place)
 {
 	struct segment *active = p->active;
 
@@ -86,7 +116,7 @@ find_in_active(const struct partition *p, int64_t offset, struct partition_place
 		*place = (struct partition_place){ .segment = active, .position = partition_visible_position(p) };
 		return PARTITION_FOUND;
 	}
-	return find_in(p, active, partition_visible_position(p), p->bytes_before_active, offset, place);
+	return find_in(p, active, partition_visible_position(p), p->bytes_before_active, offset, &p->active_reported, place);
 }
 
 enum partition_found
@@ -107,7 +137,7 @@ partition_find(struct partition *p, int64_t offset, struct partition_place *plac
 	sealed->used = ++p->reads;
 	if (offset >= sealed->segment->end)
 		return broken(EIO);
-	return find_in(p, sealed->segment, sealed->segment->bytes, sealed->bytes_before, offset, place);
+	return find_in(p, sealed->segment, sealed->segment->bytes, sealed->bytes_before, offset, &sealed->reported, place);
 }
 
 void
@@ -165,6 +195,7 @@ struct partition_load {
 	int64_t limit;		/* base of the next segment */
 	enum record_format format;
 	int64_t index_interval_bytes;
+	int64_t last_append_ms;
 	bool opens;		/* the segment is not open yet */
 	int64_t offset;		/* the record to be found: */
 	struct index_mark mark;		/* from here on, */
@@ -174,6 +205,8 @@ struct partition_load {
 	struct segment *segment;	/* else this, readable as far as the walk came; a reference of the job's own */
 	int64_t file_bytes;
 	int damage;			/* errno that ended the walk; 0 = none */
+	struct index_taken taken;	/* the stored index */
+	int store_error;		/* errno of storing it anew; 0 = done, or not needed */
 	struct located located;
 };
 
@@ -182,7 +215,7 @@ static void
 set_out(struct partition_load *load)
 {
 	load->mark = segment_mark(load->segment, load->offset);
-	load->end_position = load->segment->bytes;
+	load->end_position = segment_next_mark(load->segment, load->offset).position;
 }
 
 struct partition_load *
@@ -212,6 +245,7 @@ partition_load_begin(struct partition *p, int64_t offset)
 	load->opens = true;
 	load->base = sealed->base;
 	load->limit = next_base(p, sealed);
+	load->last_append_ms = sealed->last_append_ms;
 	return load;
 }
 
@@ -233,19 +267,37 @@ open_segment(struct partition_load *load)
 	return 0;
 }
 
+/* Of a whole segment, so that the next load need not walk. */
+static void
+store_index(struct partition_load *load)
+{
+	const struct segment *segment = load->segment;
+	struct index_file *file = &load->taken.file;
+	struct index_point point = { .end = segment->end, .position = segment->bytes,
+		.first_append_ms = load->last_append_ms, .last_append_ms = load->last_append_ms };
+
+	if (file->bytes > 0)
+		point.first_append_ms = file->point.first_append_ms;
+	if (segment->end == load->limit && segment->bytes == load->file_bytes && segment->bytes > file->point.position
+	    && index_file_store_all(load->dir_fd, segment, file, &point) == -1)
+		load->store_error = errno;
+}
+
 /* Returns 0, or -1 when there is nothing to look for a record in. */
 static int
 open_and_walk(struct partition_load *load)
 {
-	if (open_segment(load) == -1) {
+	if (open_segment(load) == -1 || index_file_take(&load->taken, load->dir_fd, load->segment, load->segment->fd,
+	    load->file_bytes, load->limit) == -1) {
 		load->error = errno;
 		return -1;
 	}
-	if (segment_walk(load->segment, load->file_bytes, load->limit) == -1) {
-		if (errno == ENOMEM)
-			load->error = ENOMEM;
-		else
-			load->damage = errno;
+	if (segment_walk(load->segment, load->file_bytes, load->limit) == 0) {
+		store_index(load);
+	} else if (errno == ENOMEM) {
+		load->error = ENOMEM;
+	} else {
+		load->damage = errno;
 	}
 	if (load->error != 0 || load->offset >= load->segment->end)
 		return -1;
@@ -260,8 +312,8 @@ partition_load_run(struct partition_load *load)
 
 	if (load->opens && open_and_walk(load) == -1)
 		return;
-	*located = (struct located){ .known = true, .offset = load->offset };
-	if (segment_seek(load->segment, load->mark, load->end_position, load->offset, &located->position) == -1) {
+	*located = (struct located){ .known = true, .offset = load->offset, .at = load->mark };
+	if (segment_seek(load->segment, load->end_position, load->offset, &located->at) == -1) {
 		located->error = errno;
 		located->again_ns = clock_now_ns() + LOAD_RETRY_NS;
 	}
@@ -290,6 +342,18 @@ report_damage(const struct partition *p, struct sealed *sealed, const struct par
 	else
 		return;
 	sealed->reported = true;
+}
+
+static void
+report_index(struct partition *p, const struct partition_load *load)
+{
+	char file[SEGMENT_NAME_BYTES];
+
+	index_file_name(file, load->base);
+	if (load->taken.wrong != NULL)
+		log_warning("%s/%s: %s; the segment was read instead%s", p->name, file, load->taken.wrong,
+		    load->segment->end < load->limit || load->store_error != 0 ? "" : ", and the index is stored anew");
+	partition_note_cache(p, file, load->store_error);
 }
 
 static void
@@ -326,6 +390,7 @@ take_over(struct partition *p, struct partition_load *load)
 		report_unopened(p, sealed, load->error);
 		return load->error;
 	}
+	report_index(p, load);
 	report_damage(p, sealed, load);
 	sealed->load_error = 0;
 	partition_keep_loaded(p, sealed, load->segment);

@@ -165,6 +165,8 @@ on_heartbeat(evutil_socket_t fd, short what, void *argument)
 	if (p->stop_deadline_ns == 0)
 		board_set(&p->worker.counters->heartbeat_ns, p->worker.now_ns);
 	opening_due(&p->worker);
+	if (p->stop_deadline_ns == 0)
+		produce_upkeep_due(&p->worker);
 }
 
 static void

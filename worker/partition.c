@@ -87,6 +87,26 @@ open_directory(int data_fd, const char *name)
 	return syscalls.open(data_fd, name, flags, 0);
 }
 
+void
+partition_note_cache(struct partition *p, const char *file, int error)
+{
+	if (error == 0 || p->cache_reported)
+		return;
+	log_warning("%s/%s: cannot be written: %s; the log works without such files, but the next start takes longer", p->name,
+	    file, strerror(error));
+	p->cache_reported = true;
+}
+
+/* The same of the active segment's index. */
+static void
+note_index(struct partition *p, int error)
+{
+	char file[SEGMENT_NAME_BYTES];
+
+	index_file_name(file, p->active->base);
+	partition_note_cache(p, file, error);
+}
+
 /* Times in the future make segments look younger than they are: said once, of all of them. */
 static void
 report_future(const char *name, const struct listing *listing)
@@ -121,12 +141,20 @@ take_listing(struct partition *p, const struct listing *listing, int64_t log_sta
 		sealed->last_append_ms = segment->last_append_ms;
 		sealed->last_append_ns = monotonic_ns(segment->last_append_ms);
 	}
-	if (listing->count > 0) {
-		/* Nothing tells about the first one: it is as young as the last one. */
-		p->first_append_ms = p->last_append_ms = listing->segments[sealed_count].last_append_ms;
-		p->first_append_ns = p->last_append_ns = monotonic_ns(p->last_append_ms);
-	}
 	return partition_retire_below(p, log_start);
+}
+
+static void
+take_active(struct partition *p, const struct recovery *r)
+{
+	p->active = r->active;
+	p->durable_end = p->active->end;
+	p->durable_position = p->active->bytes;
+	p->first_append_ms = r->first_append_ms;
+	p->first_append_ns = monotonic_ns(p->first_append_ms);
+	p->last_append_ms = r->last_append_ms;
+	p->last_append_ns = monotonic_ns(p->last_append_ms);
+	p->stored = r->index.file;
 }
 
 /* The log as recovery has found it. Takes over dir_fd and the active segment; NULL with neither when memory is out. */
@@ -138,9 +166,7 @@ new_partition(const struct recovery *r)
 	if (p == NULL)
 		return NULL;
 	p->settings = *r->settings;
-	p->active = r->active;
-	p->durable_end = p->active->end;
-	p->durable_position = p->active->bytes;
+	take_active(p, r);
 	p->name = strdup(r->name);
 	if (p->name == NULL || take_listing(p, r->listing, r->known->log_start) == -1) {
 		free(p->name);
@@ -150,6 +176,7 @@ new_partition(const struct recovery *r)
 	}
 	p->dir_fd = r->dir_fd;
 	report_future(p->name, r->listing);
+	note_index(p, r->index_error);
 	return p;
 }
 
@@ -158,14 +185,16 @@ static int
 end_at_forced(struct partition *p, const struct partition_known *known)
 {
 	struct segment *active = p->active;
+	struct index_mark at;
 
 	p->failed = true;
 	p->failed_end = known->shown_end;
 	p->durable_end = known->published_end > active->base ? known->published_end : active->base;
 	active->cut_position = 0;
-	if (segment_seek(active, segment_mark(active, p->durable_end), active->bytes, p->durable_end,
-	    &p->durable_position) == -1)
+	at = segment_mark(active, p->durable_end);
+	if (segment_seek(active, active->bytes, p->durable_end, &at) == -1)
 		return -1;
+	p->durable_position = at.position;
 	active->cut_position = p->durable_position;
 	return 0;
 }
@@ -456,6 +485,9 @@ partition_roll_begin(struct partition *p, const uint8_t *records, size_t bytes, 
 	roll->index_interval_bytes = p->settings.index_interval_bytes;
 	roll->full_bytes = p->settings.mapped ? p->settings.segment_bytes : 0;
 	roll->replaces = p->active->bytes == 0;
+	roll->stored = p->stored;
+	roll->first_append_ms = p->first_append_ms;
+	roll->last_append_ms = p->last_append_ms;
 	if (roll_plan(p->settings.record_format, p->settings.segment_bytes, p->active->end, records, bytes, count,
 	    &roll->parts, &roll->part_count) == -1 || reserve_sealed(p, roll->part_count) == -1) {
 		int error = errno;
@@ -484,6 +516,8 @@ seal_active(struct partition *p)
 	struct sealed *sealed = add_sealed(p, p->active->base, p->active->bytes);
 
 	note_last_append(p, sealed);
+	sealed->reported = p->active_reported;
+	p->active_reported = false;
 	partition_keep_loaded(p, sealed, p->active);
 }
 
@@ -495,6 +529,8 @@ take_over(struct partition *p, struct partition_roll *roll)
 		segment_drop(p->active);
 	else
 		seal_active(p);
+	note_index(p, roll->index_error);
+	p->stored = roll->stored;
 	/* What the batch has brought, if there is one. */
 	note_append(p, true);
 	for (size_t i = 0; i + 1 < roll->part_count; i++)

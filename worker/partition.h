@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "common/record.h"
+#include "worker/index_file.h"
 #include "worker/mapping.h"
 #include "worker/slice.h"
 
@@ -149,6 +150,12 @@ struct partition_upkeep {
 	struct mapping mapping;		/* the result */
 	struct mapping behind;		/* is of no use any more */
 	int room_error;			/* errno, 0 = made */
+	struct index_point point;	/* the recovery point that is to be stored, */
+	struct index_mark *marks;	/* with these marks that its file does not have yet; NULL = nothing */
+	size_t mark_count;
+	struct index_file stored;	/* that file */
+	int store_error;		/* errno, 0 = done */
+	int dir_fd;
 };
 
 /*

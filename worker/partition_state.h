@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "worker/index_file.h"
 #include "worker/partition.h"
 #include "worker/segment.h"
 
@@ -30,7 +31,7 @@ struct sealed {
 struct located {
 	bool known;
 	int64_t offset;
-	int64_t position;
+	struct index_mark at;	/* its place; or, with EBADMSG, where no record can stand */
 	int error;		/* errno: it could not be read, and is not tried again before then; 0 = done */
 	int64_t again_ns;
 };
@@ -61,11 +62,18 @@ struct partition {
 	size_t doomed_capacity;
 	struct segment *lingering;	/* out of the log and still open, by next; one reference each */
 	bool unlinks_unsure;		/* the directory could not be forced behind one: no more of them */
+	struct index_file stored;	/* the active segment's index file: ends in its recovery point */
+	int64_t stored_ns;		/* when a point was last stored or tried to be */
+	bool cache_reported;		/* a cache cannot be written */
+	bool active_reported;		/* damage in the active segment has been logged */
 	bool failed;
 	int64_t failed_end;	/* the visible end when it failed: from the durable end up to it everything is broken */
 	bool uncut;		/* a failed write may have left bytes behind the end */
 	bool room_void;		/* an append has failed since the upkeep under way began: what it maps is of no use */
 };
+
+/* A cache could not be written (errno; 0: it has been): the log works without it, so that is told once. */
+void partition_note_cache(struct partition *p, const char *file, int error);
 
 /* A force has failed with errno: nothing tells what is on disk now, and a later success would not tell either. */
 void partition_fail(struct partition *p);

@@ -628,6 +628,13 @@ produce_flush_due(struct worker *worker)
 		begin_due_barrier(&worker->lanes[i]);
 }
 
+void
+produce_upkeep_due(struct worker *worker)
+{
+	for (int32_t i = 0; i < worker->lane_count; i++)
+		begin_due_jobs(&worker->lanes[i]);
+}
+
 bool
 produce_force_all(struct worker *worker)
 {

@@ -20,6 +20,9 @@ void produce_write_all(struct worker *worker);
 /* Begins the barriers whose flush interval has ended, and finds the next deadline. */
 void produce_flush_due(struct worker *worker);
 
+/* Begins the upkeep that has become due with the time: to be asked once a second. */
+void produce_upkeep_due(struct worker *worker);
+
 /* Seals the active segment when its age says so and no barrier, roll or upkeep is under way, behind each of which it is
  * looked at again; until then sees to it that retention's deadline is no later than that. */
 void produce_roll_due(struct lane *lane);

@@ -3,9 +3,14 @@
  *
  *   look      the last segment that holds anything is scanned; format, empty segments and watermark are judged
  *   try       after a failed force: a new file is written, forced and removed
+ *   forget    an index that does not fit is removed, and that is forced
  *   cut       what stands behind the end is copied aside and that is forced; then the file is cut and forced
  *   renew     where the page cache is in doubt: what no force has confirmed is written as the disk has it
- *   settle    the active segment gets the size that its write mode wants, left-overs go, segment and names are forced
+ *   settle    the active segment gets the size that its write mode wants, left-overs go, segment and names are forced;
+ *             then the recovery point is stored
+ *
+ * The scan begins at the recovery point when there is one that fits. Behind it a bad record is a torn write and is cut.
+ * Ahead of it everything had been forced: what is bad there is damage, which is not looked for and never cut.
  *
  * What may be believed after a failed force. Only bytes: which of them reached the disk is asked of the disk, by reading
  * past the page cache. The kernel marks the pages that it could not write as clean, goes on showing them, and says
@@ -53,6 +58,7 @@ struct tail {
 	int read_fd;		/* for reading it: past the page cache, or the segment's own */
 	int64_t file_bytes;
 	struct scan scan;
+	struct index_taken index;
 	bool doubtful;		/* it might be a log in the other format, too short to tell */
 };
 
@@ -102,6 +108,9 @@ speaks_for_itself(const struct recovery *r, const struct tail *tail, bool *speak
 	enum record_verdict first;
 
 	*speaks = tail->scan.records > 0;
+	/* An index of this format that fits says that the log has been written in it. */
+	if (tail->index.file.bytes > 0)
+		return 0;
 	if (r->settings->record_format == RECORD_CRC32C)
 		return 0;
 	if (scan_first(tail->read_fd, RECORD_CRC32C, tail->file_bytes, &first) == -1)
@@ -168,11 +177,30 @@ close_tail(struct tail *tail)
 	segment_drop(tail->segment);
 }
 
+/* From the recovery point on, or from the beginning. */
+static int
+scan_tail(struct recovery *r, struct tail *tail, bool indexed)
+{
+	struct segment *segment = tail->segment;
+
+	if (tail->file_bytes == -1
+	    || (indexed && index_file_take(&tail->index, r->dir_fd, segment, tail->read_fd, tail->file_bytes, INT64_MAX) == -1))
+		return -1;
+	tail->scan = (struct scan){ .records = segment->end - segment->base, .position = segment->bytes };
+	if (scan_records_on(tail->read_fd, segment->format, segment->base, tail->file_bytes, &segment->index,
+	    &tail->scan) == -1)
+		return -1;
+	segment->end = segment->base + tail->scan.records;
+	segment->bytes = tail->scan.position;
+	return 0;
+}
+
 /* On success, and only then, close_tail must follow. */
 static int
-read_tail(struct recovery *r, struct tail *tail, int64_t base)
+read_tail(struct recovery *r, struct tail *tail, const struct listing_segment *listed)
 {
 	const struct partition_settings *settings = r->settings;
+	int64_t base = listed->base;
 	int fd = segment_open_file(r->dir_fd, base, O_RDWR);
 	struct segment *segment;
 
@@ -188,14 +216,9 @@ read_tail(struct recovery *r, struct tail *tail, int64_t base)
 	tail->read_fd = open_to_read(r, base, fd);
 	if (tail->read_fd == -1)
 		goto fail;
-	if (tail->file_bytes == -1 || scan_records(tail->read_fd, settings->record_format, base, tail->file_bytes,
-	    &segment->index, &tail->scan) == -1) {
-		refuse_disk(r, base, "read");
-		goto fail;
-	}
-	segment->end = base + tail->scan.records;
-	segment->bytes = tail->scan.position;
-	return 0;
+	if (scan_tail(r, tail, listed->indexed) == 0)
+		return 0;
+	refuse_disk(r, base, "read");
 fail:
 	close_tail(tail);
 	tail->segment = NULL;
@@ -323,25 +346,32 @@ is_empty(struct recovery *r, const struct tail *tail)
 	return content_end == 0;
 }
 
-/* Opens an empty segment as the active one. */
-static int
-open_empty(struct recovery *r, int64_t base)
+static void
+take_active(struct recovery *r, const struct tail *tail)
 {
+	segment_hold(tail->segment);
+	r->active = tail->segment;
+	r->index = tail->index;
+}
+
+/* Opens the last segment, which is empty, as the active one. */
+static int
+open_empty(struct recovery *r)
+{
+	const struct listing_segment *listed = &r->listing->segments[r->listing->count - 1];
 	struct tail tail;
 	int empty;
 
-	if (read_tail(r, &tail, base) == -1)
+	if (read_tail(r, &tail, listed) == -1)
 		return -1;
 	empty = is_empty(r, &tail);
-	if (empty == 1) {
-		segment_hold(tail.segment);
-		r->active = tail.segment;
-	}
+	if (empty == 1)
+		take_active(r, &tail);
 	close_tail(&tail);
 	if (empty != 0)
 		return empty == 1 ? 0 : -1;
 	return refuse(r, "%s/%020" PRId64 ".log: changed while it was being opened: another process writes here",
-	    r->name, base);
+	    r->name, listed->base);
 }
 
 static int
@@ -354,7 +384,7 @@ look_at_empty(struct recovery *r)
 	base = r->listing->count == 0 ? 0 : r->listing->segments[0].base;
 	if (check_published(r, base) == -1)
 		return -1;
-	return r->listing->count == 0 ? 0 : open_empty(r, base);
+	return r->listing->count == 0 ? 0 : open_empty(r);
 }
 
 static int
@@ -368,8 +398,7 @@ look_at_tail(struct recovery *r, struct tail *tail, size_t last)
 	if (active_base == tail->segment->base) {
 		if (check_published(r, tail->segment->end) == -1)
 			return -1;
-		segment_hold(tail->segment);
-		r->active = tail->segment;
+		take_active(r, tail);
 		return 0;
 	}
 	/* The tail is sealed, whatever its bytes are. */
@@ -377,7 +406,7 @@ look_at_tail(struct recovery *r, struct tail *tail, size_t last)
 		return -1;
 	if (tail->segment->bytes != tail->file_bytes)
 		report_damaged_seal(r, tail);
-	return open_empty(r, active_base);
+	return open_empty(r);
 }
 
 /* Finds the active segment; with none the log is empty and new. The tail, if there is one, is the caller's to close. */
@@ -389,7 +418,7 @@ look(struct recovery *r, struct tail *tail)
 
 		if (empty)
 			continue;
-		if (read_tail(r, tail, r->listing->segments[last - 1].base) == -1)
+		if (read_tail(r, tail, &r->listing->segments[last - 1]) == -1)
 			return -1;
 		empty = is_empty(r, tail);
 		if (empty != 1)
@@ -435,6 +464,43 @@ try_disk(struct recovery *r, int64_t base)
 		error = errno;
 	errno = error;
 	return error == 0 ? 0 : refuse_disk(r, base, "write a file beside it");
+}
+
+/* ---- forget ---- */
+
+static void
+report_index(const struct recovery *r)
+{
+	char file[SEGMENT_NAME_BYTES];
+
+	index_file_name(file, r->active->base);
+	if (r->index.forced_end > r->active->end)
+		log_warning("%s/%s: the log had been forced to disk up to offset %" PRId64 ", but ends at %" PRId64 " now: records "
+		    "are lost, or files were replaced by older ones. The index is removed and stored anew", r->name, file,
+		    r->index.forced_end, r->active->end);
+	else if (r->index.wrong != NULL)
+		log_warning("%s/%s: %s; the whole segment was read instead, and the index is stored anew", r->name, file,
+		    r->index.wrong);
+	else if (r->index.stray_bytes > 0)
+		log_info("%s/%s: its last %" PRId64 " bytes are damaged: the segment was read from offset %" PRId64 " on instead",
+		    r->name, file, r->index.stray_bytes, r->index.file.point.end);
+}
+
+/*
+ * An index that is wrong of this log could come to fit it once the log has grown again, and then say of records that were
+ * never forced that they had been. So it goes before anything else is changed, and durably.
+ */
+static int
+forget_index(struct recovery *r)
+{
+	report_index(r);
+	if (r->index.wrong == NULL)
+		return 0;
+	if (index_file_remove(r->dir_fd, r->active->base) == -1)
+		return refuse_disk(r, r->active->base, "remove the index that does not fit");
+	if (syscalls.fsync(r->dir_fd) == -1)
+		return refuse_force(r, r->active->base, "the directory");
+	return 0;
 }
 
 /* ---- cut ---- */
@@ -519,14 +585,20 @@ cut_tail(struct recovery *r, const struct tail *tail)
 
 /* What a force has confirmed of the tail, as a position in it. */
 static int
-confirmed(const struct recovery *r, const struct segment *segment, int64_t *position)
+confirmed(const struct recovery *r, const struct tail *tail, int64_t *position)
 {
+	const struct segment *segment = tail->segment;
 	int64_t offset = r->known->published_end;
+	struct index_mark at;
 
-	*position = 0;
-	if (offset <= segment->base)
+	*position = tail->index.file.point.position;
+	if (offset <= segment->base || offset <= tail->index.file.point.end)
 		return 0;
-	return segment_seek(segment, segment_mark(segment, offset), segment->bytes, offset, position);
+	at = segment_mark(segment, offset);
+	if (segment_seek(segment, segment->bytes, offset, &at) == -1)
+		return -1;
+	*position = at.position;
+	return 0;
 }
 
 /* Without a failed force it is enough that the cache shows the same: one that is to come can be believed. */
@@ -586,7 +658,7 @@ renew_tail(struct recovery *r, const struct tail *tail)
 	if (!r->known->from_disk || tail->read_fd == tail->segment->fd)
 		return 0;
 	bytes = malloc(2 * (size_t)RENEWED_BYTES);
-	if (bytes != NULL && confirmed(r, tail->segment, &from) == 0)
+	if (bytes != NULL && confirmed(r, tail, &from) == 0)
 		done = renew(r, tail, from, bytes, bytes + RENEWED_BYTES);
 	if (done == 0 && r->known->failed)
 		done = wipe_behind(tail->segment);
@@ -652,6 +724,31 @@ force_all(struct recovery *r)
 	return 0;
 }
 
+/* The log as it is now is durable: the next recovery goes on from here. */
+static void
+store_point(struct recovery *r)
+{
+	struct index_file *file = &r->index.file;
+	struct index_point point = { .end = r->active->end, .position = r->active->bytes,
+		.first_append_ms = r->first_append_ms, .last_append_ms = r->last_append_ms };
+
+	if (r->active->bytes > file->point.position && index_file_store_all(r->dir_fd, r->active, file, &point) == -1)
+		r->index_error = errno;
+}
+
+/* Where the index does not tell: all records are as young as the last one. */
+static void
+date_active(struct recovery *r)
+{
+	const struct index_file *file = &r->index.file;
+	bool whole = r->active->bytes == file->point.position;
+
+	if (r->active->bytes == 0)
+		return;
+	r->last_append_ms = whole ? file->point.last_append_ms : r->listing->segments[r->listing->count - 1].last_append_ms;
+	r->first_append_ms = file->bytes > 0 ? file->point.first_append_ms : r->last_append_ms;
+}
+
 static int
 create_first(struct recovery *r)
 {
@@ -669,6 +766,8 @@ change(struct recovery *r, const struct tail *tail)
 	if (r->known->failed && try_disk(r, r->active == NULL ? 0 : r->active->base) == -1)
 		return -1;
 	if (r->active == NULL && create_first(r) == -1)
+		return -1;
+	if (forget_index(r) == -1)
 		return -1;
 	if (r->active == tail->segment && (cut_tail(r, tail) == -1 || renew_tail(r, tail) == -1))
 		return -1;
@@ -692,12 +791,16 @@ recovery_run(struct recovery *recovery)
 	int done = -1;
 
 	recovery->active = NULL;
+	recovery->index = (struct index_taken){ 0 };
+	recovery->index_error = 0;
 	recovery->truncated_bytes = 0;
 	recovery->failed = false;
 	if (look(recovery, &tail) == 0)
 		done = change(recovery, &tail);
 	close_tail(&tail);
 	if (done == 0) {
+		date_active(recovery);
+		store_point(recovery);
 		report_visible_damage(recovery);
 		return 0;
 	}

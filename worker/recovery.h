@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "worker/index_file.h"
 #include "worker/listing.h"
 #include "worker/partition.h"
 #include "worker/segment.h"
@@ -31,6 +32,9 @@ struct recovery {
 	/* Opened, indexed, forced; one reference. Without success NULL, or, of a log that had failed before, what can be read
 	 * of it meanwhile: only up to known->published_end it is known to be forced. */
 	struct segment *active;
+	int64_t first_append_ms, last_append_ms;	/* to the active segment, if it is not empty */
+	struct index_taken index;	/* of the active segment; its file ends in the recovery point, mostly at the end */
+	int index_error;		/* errno of storing that point; 0 = done */
 	int64_t truncated_bytes;
 	bool failed;			/* as in struct partition_opened */
 };

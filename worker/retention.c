@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "worker/index_file.h"
 #include "worker/partition_state.h"
 #include "worker/syscalls.h"
 
@@ -209,7 +210,7 @@ unlink_one(struct partition_retire *retire, int dir_fd, int64_t base)
 	char name[SEGMENT_NAME_BYTES];
 
 	segment_name(name, base);
-	if (syscalls.unlink(dir_fd, name) == -1 && errno != ENOENT)
+	if (index_file_remove(dir_fd, base) == -1 || (syscalls.unlink(dir_fd, name) == -1 && errno != ENOENT))
 		return -1;
 	if (syscalls.fsync(dir_fd) == 0)
 		return 0;

@@ -10,7 +10,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#include "common/clock.h"
 
 #include "worker/partition.h"
 #include "worker/syscalls.h"
@@ -277,9 +280,75 @@ publish_parts(struct partition_roll *roll)
 	return 0;
 }
 
+/* ---- store ---- */
+
+/* The active segment's index, which is a sealed segment's from now on. */
+static int
+store_active(struct partition_roll *roll)
+{
+	struct segment *active = roll->active;
+	struct index_point point = { .end = active->end, .position = active->bytes,
+		.first_append_ms = roll->first_append_ms, .last_append_ms = roll->last_append_ms };
+
+	if (active->bytes == roll->stored.point.position)
+		return 0;
+	return index_file_store_all(roll->dir_fd, active, &roll->stored, &point);
+}
+
+/* A part's index, and what its point says of its last record. Returns 0, or -1 with errno ENOMEM. */
+static int
+index_part(const struct roll_part *part, enum record_format format, struct index *index, struct index_point *point)
+{
+	int64_t position = 0, bytes = 0;
+
+	for (int64_t i = 0; i < part->count; i++) {
+		position += bytes;
+		if (index_note(index, part->base + i, position) == -1)
+			return -1;
+		bytes = (int64_t)segment_record_bytes(format, part->records + position);
+	}
+	point->end = part->base + part->count;
+	point->position = position + bytes;
+	point->last_position = position;
+	memcpy(point->last_bytes, part->records + position, bytes < INDEX_LAST_BYTES ? (size_t)bytes : INDEX_LAST_BYTES);
+	return 0;
+}
+
+static int
+store_part(struct partition_roll *roll, const struct roll_part *part, struct index_file *file)
+{
+	enum record_format format = roll->active->format;
+	struct index_point point = { .first_append_ms = clock_wall_ms() };
+	struct index index;
+	int error = 0;
+
+	*file = (struct index_file){ 0 };
+	if (part->count == 0)
+		return 0;
+	point.last_append_ms = point.first_append_ms;
+	index_init(&index, roll->index_interval_bytes);
+	if (index_part(part, format, &index, &point) == -1
+	    || index_file_append(roll->dir_fd, part->base, format, file, &point, index.marks, index.count) == -1)
+		error = errno;
+	index_free(&index);
+	errno = error;
+	return error == 0 ? 0 : -1;
+}
+
+/* Everything has been forced; from here on nothing can fail that matters. */
+static void
+store_indexes(struct partition_roll *roll)
+{
+	if (!roll->replaces && store_active(roll) == -1)
+		roll->index_error = errno;
+	for (size_t i = 0; i < roll->part_count; i++)
+		if (store_part(roll, &roll->parts[i], &roll->stored) == -1 && roll->index_error == 0)
+			roll->index_error = errno;
+}
+
 void
 partition_roll_run(struct partition_roll *roll)
 {
-	if (seal_active(roll) == 0 && write_parts(roll) == 0)
-		publish_parts(roll);
+	if (seal_active(roll) == 0 && write_parts(roll) == 0 && publish_parts(roll) == 0)
+		store_indexes(roll);
 }

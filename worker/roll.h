@@ -6,6 +6,7 @@
  *   seal       active: trim to its exact length, force
  *   write      each new segment: create under a temporary name, write, force; the last one gets its full size
  *   publish    each new segment in order: rename, force the directory
+ *   store      the index of each segment that has records; a cache, so that this may fail
  *
  * Nothing of the batch has a name before all of it is on disk. The directory is forced between two renames, since a
  * power cut may keep any subset of names that are not forced, and a hole must never come from that.
@@ -17,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "worker/index_file.h"
 #include "worker/mapping.h"
 #include "worker/segment.h"
 
@@ -39,11 +41,15 @@ struct partition_roll {
 	size_t part_count;
 	/* The active segment is empty: the first part takes its name, and with it its place. */
 	bool replaces;
+	/* The active segment's index file and its times; after the run without error the file of the new one. */
+	struct index_file stored;
+	int64_t first_append_ms, last_append_ms;
 
 	/* What has been done: valid after the run. */
 	int error;		/* errno of the first failure; 0 = done. Set before the run: nothing is to be done */
 	bool lost;		/* what is on disk is not known any more: the partition has failed */
 	bool trimmed;		/* the active file has its exact length */
+	int index_error;	/* errno of the first index that could not be stored, which does no harm; 0 = all are */
 	/* Without error the new active segment. With an error NULL, or the empty file that stands in the active one's
 	 * place since an undone batch had taken its name. */
 	struct segment *next;

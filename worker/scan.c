@@ -17,12 +17,20 @@ int
 scan_records(int fd, enum record_format format, int64_t base, int64_t file_bytes, struct index *index,
     struct scan *scan)
 {
+	*scan = (struct scan){ .verdict = RECORD_VALID };
+	return scan_records_on(fd, format, base, file_bytes, index, scan);
+}
+
+int
+scan_records_on(int fd, enum record_format format, int64_t base, int64_t file_bytes, struct index *index,
+    struct scan *scan)
+{
 	struct piece piece;
 	int done;
 
-	*scan = (struct scan){ .verdict = RECORD_VALID };
 	if (piece_init(&piece, fd, file_bytes) == -1)
 		return -1;
+	piece_move(&piece, scan->position);
 	for (;;) {
 		size_t bytes;
 

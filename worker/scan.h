@@ -1,7 +1,7 @@
 /*
- * Reading a segment file record by record from its beginning, sums included, in large pieces: what recovery decides
- * by. Descriptors may be those of direct_open. Knows nothing of logs and directories and changes nothing. Memory is
- * bounded by the largest possible record, whatever the lengths in the file say.
+ * Reading a segment file record by record, from its beginning or a place that is known, sums included, in large pieces:
+ * what recovery decides by. Descriptors may be those of direct_open. Knows nothing of logs and directories and changes
+ * nothing. Memory is bounded by the largest possible record, whatever the lengths in the file say.
  */
 #ifndef WORKER_SCAN_H
 #define WORKER_SCAN_H
@@ -26,6 +26,12 @@ struct scan {
  * errno: ENOMEM or the read's.
  */
 int scan_records(int fd, enum record_format format, int64_t base, int64_t file_bytes, struct index *index,
+    struct scan *scan);
+
+/*
+ * The same from a place in the file on where a record begins: from scan->position, ahead of which there are scan->records.
+ */
+int scan_records_on(int fd, enum record_format format, int64_t base, int64_t file_bytes, struct index *index,
     struct scan *scan);
 
 /* The verdict on the first record alone. Returns 0, or -1 with errno as above. */

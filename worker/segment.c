@@ -340,38 +340,52 @@ segment_mark(const struct segment *segment, int64_t offset)
 	return index_nearest(&segment->index, offset);
 }
 
-/* From the mark over the lengths to the record `offset`. */
-static int
-seek(const struct segment *segment, struct window *window, struct index_mark at, int64_t end_position, int64_t offset,
-    int64_t *position)
+struct index_mark
+segment_next_mark(const struct segment *segment, int64_t offset)
 {
-	while (at.offset < offset) {
-		int64_t bytes = step(segment, window, at.position, end_position);
+	size_t next = index_count_below(&segment->index, offset + 1);
+
+	if (next == segment->index.count)
+		return (struct index_mark){ .offset = segment->end, .position = segment->bytes };
+	return segment->index.marks[next];
+}
+
+/*
+ * From `at`, a mark, over the lengths to the record `offset`, and a look at its own: that of a damaged record must not be
+ * taken for one.
+ */
+static int
+seek(const struct segment *segment, struct window *window, int64_t end_position, int64_t offset, struct index_mark *at)
+{
+	while (at->position < end_position) {
+		int64_t bytes = step(segment, window, at->position, end_position);
 
 		if (bytes == -1)
 			return -1;
-		at.offset++;
-		at.position += bytes;
+		if (at->offset == offset)
+			break;
+		at->offset++;
+		at->position += bytes;
 	}
-	*position = at.position;
-	return 0;
+	errno = EBADMSG;
+	return at->offset == offset ? 0 : -1;
 }
 
 int
-segment_locate(struct segment *segment, int64_t offset, int64_t *position)
+segment_locate(struct segment *segment, int64_t offset, struct index_mark *at)
 {
 	uint8_t buffer[LOCATE_WINDOW_BYTES];
 	struct window window = { .buffer = buffer, .capacity = sizeof(buffer), .residency = &segment->residency };
 
-	return seek(segment, &window, segment_mark(segment, offset), segment->bytes, offset, position);
+	*at = segment_mark(segment, offset);
+	return seek(segment, &window, segment_next_mark(segment, offset).position, offset, at);
 }
 
 int
-segment_seek(const struct segment *segment, struct index_mark mark, int64_t end_position, int64_t offset,
-    int64_t *position)
+segment_seek(const struct segment *segment, int64_t end_position, int64_t offset, struct index_mark *at)
 {
 	uint8_t buffer[LOCATE_WINDOW_BYTES];
 	struct window window = { .buffer = buffer, .capacity = sizeof(buffer) };
 
-	return seek(segment, &window, mark, end_position, offset, position);
+	return seek(segment, &window, end_position, offset, at);
 }

@@ -111,19 +111,20 @@ int segment_append(struct segment *segment, const struct mapping *mapping, const
 int segment_walk(struct segment *segment, int64_t file_bytes, int64_t limit);
 
 /*
- * Position of the record `offset`, base <= offset <= end, found in memory. Returns 0, or -1 with errno: EAGAIN, the disk
- * must be asked (segment_seek); or as segment_walk's.
+ * The place of the record `offset`, base <= offset <= end, found in memory: into *at. Returns 0, or -1 with errno: EAGAIN,
+ * the disk must be asked (segment_seek); EBADMSG, no record can stand where *at says, at or ahead of the one that is
+ * looked for; or the read's.
  */
-int segment_locate(struct segment *segment, int64_t offset, int64_t *position);
+int segment_locate(struct segment *segment, int64_t offset, struct index_mark *at);
 
-/* The last mark at or before that record. */
+/* The last mark at or before that record, and the first one behind it, or the segment's end. */
 struct index_mark segment_mark(const struct segment *segment, int64_t offset);
+struct index_mark segment_next_mark(const struct segment *segment, int64_t offset);
 
 /*
- * The same from that mark on, for any thread that holds the segment and may wait: looks at nothing of it that changes.
- * `end_position` is the segment's. Returns 0, or -1 with errno as segment_walk's.
+ * The same as segment_locate from *at on, the mark, for any thread that holds the segment and may wait: looks at nothing of
+ * it that changes. `end_position` is the next mark's.
  */
-int segment_seek(const struct segment *segment, struct index_mark mark, int64_t end_position, int64_t offset,
-    int64_t *position);
+int segment_seek(const struct segment *segment, int64_t end_position, int64_t offset, struct index_mark *at);
 
 #endif

@@ -2,11 +2,15 @@
  * Upkeep of the active segment: what must be done for it now and then and may wait for the disk. Write-back of what was
  * appended is begun early, so that barriers find little left to do and the kernel's limit of dirty pages, at which a
  * write would wait in the loop, stays far away. With write_mode = mapped the file is allocated and mapped ahead of its
- * writer, a stretch at a time: few blocks for a small segment, few jobs for a large one, none for an empty one.
+ * writer, a stretch at a time: few blocks for a small segment, few jobs for a large one, none for an empty one. And how far
+ * barriers have come is stored as the recovery point.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "common/clock.h"
 #include "worker/partition_state.h"
 #include "worker/syscalls.h"
 
@@ -16,7 +20,10 @@ enum {
 	UNIT_BYTES = 4096,
 	STRETCH_MIN_BYTES = 64 * 1024,
 	STRETCH_MAX_BYTES = 16 * 1024 * 1024,
+	POINT_BYTES = 16 * 1024 * 1024,
 };
+
+static const int64_t POINT_NS = INT64_C(5) * CLOCK_NS_PER_S;
 
 /* ---- begin ---- */
 
@@ -83,18 +90,45 @@ plan_room(struct partition *p, int64_t room_bytes, struct partition_upkeep *upke
 	p->behind = (struct mapping){ 0 };
 }
 
+/*
+ * The recovery point follows the durable end: by so many bytes, which recovery reads in a hundredth of a second, or by so
+ * much time, in which what a barrier has reached could still be taken for torn.
+ */
+static void
+plan_point(struct partition *p, int64_t now_ns, struct partition_upkeep *upkeep)
+{
+	const struct index *index = &p->active->index;
+	int64_t fresh_bytes = p->durable_position - p->stored.point.position;
+	size_t count;
+
+	if (fresh_bytes == 0 || (fresh_bytes < POINT_BYTES && now_ns - p->stored_ns < POINT_NS))
+		return;
+	p->stored_ns = now_ns;
+	count = index_count_below(index, p->durable_end) - p->stored.marks;
+	upkeep->marks = malloc((count + 1) * sizeof(*upkeep->marks));
+	if (upkeep->marks == NULL)
+		return;
+	memcpy(upkeep->marks, index->marks + p->stored.marks, count * sizeof(*upkeep->marks));
+	upkeep->mark_count = count;
+	upkeep->stored = p->stored;
+	upkeep->point = (struct index_point){ .end = p->durable_end, .position = p->durable_position,
+		.first_append_ms = p->first_append_ms, .last_append_ms = p->last_append_ms };
+	upkeep->dir_fd = p->dir_fd;
+}
+
 bool
 partition_upkeep_begin(struct partition *p, int64_t room_bytes, int64_t now_ns, struct partition_upkeep *upkeep)
 {
-	(void)now_ns;
 	*upkeep = (struct partition_upkeep){ 0 };
 	if (p->failed)
 		return false;
 	plan_room(p, room_bytes, upkeep);
 	/* When somebody waits for room, nothing else is to be done meanwhile. */
-	if (room_bytes == 0)
+	if (room_bytes == 0) {
 		plan_write_back(p, upkeep);
-	if (upkeep->write_back_bytes == 0 && !upkeep->make_room)
+		plan_point(p, now_ns, upkeep);
+	}
+	if (upkeep->write_back_bytes == 0 && !upkeep->make_room && upkeep->marks == NULL)
 		return false;
 	segment_hold(p->active);
 	upkeep->segment = p->active;
@@ -151,9 +185,24 @@ partition_upkeep_run(struct partition_upkeep *upkeep)
 	if (upkeep->write_back_bytes > 0 && syscalls.sync_file_range(upkeep->segment->fd, upkeep->write_back_position,
 	    upkeep->write_back_bytes, SYNC_FILE_RANGE_WRITE) == -1)
 		upkeep->write_back_error = errno;
+	if (upkeep->marks != NULL && index_file_store(upkeep->dir_fd, upkeep->segment, &upkeep->stored, &upkeep->point,
+	    upkeep->marks, upkeep->mark_count) == -1)
+		upkeep->store_error = errno;
 }
 
 /* ---- finish ---- */
+
+static void
+finish_point(struct partition *p, struct partition_upkeep *upkeep)
+{
+	char file[SEGMENT_NAME_BYTES];
+
+	index_file_name(file, upkeep->segment->base);
+	partition_note_cache(p, file, upkeep->store_error);
+	p->stored = upkeep->stored;
+	free(upkeep->marks);
+	upkeep->marks = NULL;
+}
 
 /* A file system that has no such call, or a kernel without memory for it: then the barrier does it all. */
 static bool
@@ -192,6 +241,8 @@ partition_upkeep_finish(struct partition *p, struct partition_upkeep *upkeep)
 {
 	int error = upkeep->write_back_error;
 
+	if (upkeep->marks != NULL)
+		finish_point(p, upkeep);
 	segment_drop(upkeep->segment);
 	upkeep->segment = NULL;
 	if (upkeep->write_back_bytes > 0)

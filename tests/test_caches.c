@@ -1,0 +1,832 @@
+/*
+ * Stored indexes at work: when recovery points are written, what recovery and lookup make of them, of missing, damaged,
+ * foreign and stale ones; and that a log works on when none can be written.
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "tests/logkit.h"
+#include "worker/index_file.h"
+#include "worker/segment.h"
+
+static const enum record_format formats[] = { RECORD_PLAIN, RECORD_CRC32C };
+enum { FORMATS = 2, MIB = 1024 * 1024 };
+
+static struct logkit kit;
+
+static int64_t
+header(void)
+{
+	return (int64_t)record_header_bytes(kit.settings.record_format);
+}
+
+static void
+index_path(int64_t base, char *path)
+{
+	char name[SEGMENT_NAME_BYTES];
+
+	index_file_name(name, base);
+	logkit_file_path(&kit, name, path);
+}
+
+/* What is stored of a segment; bytes 0: nothing that is valid. */
+static struct index_file
+stored(int64_t base)
+{
+	struct index_file file;
+	struct index index;
+	int dir_fd = open(kit.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	index_init(&index, 1);
+	index_file_read(dir_fd, base, kit.settings.record_format, &index, &file, NULL);
+	index_free(&index);
+	close(dir_fd);
+	return file;
+}
+
+static int64_t
+stored_end(int64_t base)
+{
+	return stored(base).point.end;
+}
+
+/* Of a log that is open: what a process that is killed leaves. */
+static void
+kill_and_open(void)
+{
+	logkit_reopen(&kit);
+}
+
+static int
+count_lines(const char *lines)
+{
+	int count = 0;
+
+	for (; *lines != '\0'; lines++)
+		count += *lines == '\n';
+	return count;
+}
+
+/* Opens; there must be one line, with these texts in it. */
+static void
+open_with_line(const char *text, const char *and_text)
+{
+	char *lines;
+
+	logkit_catch_lines();
+	logkit_open(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_msg(count_lines(lines) == 1 && strstr(lines, text) != NULL && strstr(lines, and_text) != NULL, "%s", lines);
+	free(lines);
+}
+
+static void
+open_silently(void)
+{
+	char *lines;
+
+	logkit_catch_lines();
+	logkit_open(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_str_eq(lines, "");
+	free(lines);
+}
+
+/* A log of one segment with `forced` records of 100 bytes and a recovery point, and `more` behind it; closed. */
+static void
+make_log(enum record_format format, int forced, int more)
+{
+	logkit_begin(&kit, format, 1 << 24);
+	logkit_open(&kit);
+	ck_assert_int_eq(logkit_try_append(&kit, forced, 100), 0);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	ck_assert_int_eq(logkit_upkeep(&kit, 0), 0);
+	ck_assert_int_eq(stored_end(0), forced);
+	if (more > 0)
+		ck_assert_int_eq(logkit_try_append(&kit, more, 100), 0);
+	logkit_close(&kit);
+}
+
+/* ---- when points are stored ---- */
+
+START_TEST(a_point_follows_the_durable_end_by_time)
+{
+	int64_t now_ns = clock_now_ns();
+
+	logkit_begin(&kit, formats[_i], 1 << 24);
+	logkit_open(&kit);
+	ck_assert_int_eq(logkit_upkeep_at(&kit, 0, now_ns), 0);
+	ck_assert_int_eq(stored(0).bytes, 0);
+	logkit_append(&kit, 3, 100);
+	/* Written is not durable. */
+	ck_assert_int_eq(logkit_upkeep_at(&kit, 0, now_ns), 0);
+	ck_assert_int_eq(stored(0).bytes, 0);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	logkit_append(&kit, 2, 100);
+	ck_assert_int_eq(logkit_upkeep_at(&kit, 0, now_ns), 0);
+	ck_assert_int_eq(stored_end(0), 3);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	ck_assert_int_eq(logkit_upkeep_at(&kit, 0, now_ns + 4999 * (int64_t)CLOCK_NS_PER_MS), 0);
+	ck_assert_int_eq(stored_end(0), 3);
+	ck_assert_int_eq(logkit_upkeep_at(&kit, 0, now_ns + 5000 * (int64_t)CLOCK_NS_PER_MS), 0);
+	ck_assert_int_eq(stored_end(0), 5);
+	/* Nothing new: nothing is written. */
+	logkit_trace_caches();
+	ck_assert_int_eq(logkit_upkeep_at(&kit, 0, now_ns + 50000 * (int64_t)CLOCK_NS_PER_MS), 0);
+	ck_assert_str_eq(logkit_trace(), "");
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_point_follows_the_durable_end_by_bytes)
+{
+	int64_t now_ns = clock_now_ns();
+
+	logkit_begin(&kit, RECORD_CRC32C, 128 * MIB);
+	logkit_open(&kit);
+	logkit_append(&kit, 1, 100);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	ck_assert_int_eq(logkit_upkeep_at(&kit, 0, now_ns), 0);
+	ck_assert_int_eq(stored_end(0), 1);
+	for (int i = 1; i <= 40; i++) {
+		logkit_append(&kit, 1, MIB - 8);
+		ck_assert_int_eq(logkit_barrier(&kit), 0);
+		ck_assert_int_eq(logkit_upkeep_at(&kit, 0, now_ns), 0);
+		ck_assert_int_eq(stored_end(0), 1 + i / 16 * 16);
+	}
+	logkit_reopen(&kit);
+	ck_assert_int_eq(stored_end(0), 41);
+	logkit_expect(&kit, 0, 1, 100);
+	logkit_expect(&kit, 1, 41, MIB - 8);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* A point is written behind the force that it speaks of, and is never forced. */
+START_TEST(the_order_of_a_point)
+{
+	logkit_begin(&kit, RECORD_CRC32C, 1000);
+	logkit_open(&kit);
+	logkit_append(&kit, 3, 100);
+	logkit_trace_caches();
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	ck_assert_int_eq(logkit_upkeep(&kit, 0), 0);
+	ck_assert_str_eq(logkit_trace(), "force 00000000000000000000.log;create 00000000000000000000.index.tmp;"
+	    "write 00000000000000000000.index.tmp;rename 00000000000000000000.index;");
+	logkit_append(&kit, 1, 100);
+	logkit_trace_caches();
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	ck_assert_str_eq(logkit_trace(), "force 00000000000000000000.log;create 00000000000000000004.log.tmp;"
+	    "force 00000000000000000004.log.tmp;rename 00000000000000000004.log;fsync t-0;write 00000000000000000000.index;");
+	ck_assert_int_eq(stored_end(0), 4);
+	ck_assert_int_eq(stored(4).bytes, 0);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(every_segment_of_a_large_batch_has_its_index)
+{
+	logkit_begin(&kit, formats[_i], 1000);
+	logkit_open(&kit);
+	for (int round = 0; round < 2; round++) {
+		int64_t base = partition_log_end(kit.p);
+
+		ck_assert_int_eq(logkit_try_append(&kit, 40, 100), 0);
+		/* Nine fit a segment. */
+		for (int64_t at = base; at < base + 36; at += 9)
+			ck_assert_int_eq(stored_end(at), at + 9);
+		ck_assert_int_eq(stored_end(base + 36), base + 40);
+		logkit_append(&kit, 1, 100);
+	}
+	logkit_set_fault((struct logkit_fault){ .aim = LOGKIT_AT_CACHES });
+	logkit_expect(&kit, 0, partition_log_end(kit.p), 100);
+	ck_assert_int_eq(logkit_calls(CALL_PWRITE), 0);
+	kill_and_open();
+	logkit_expect(&kit, 0, partition_log_end(kit.p), 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* ---- recovery ---- */
+
+START_TEST(bug_A19_damage_behind_the_recovery_point_is_cut)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	make_log(RECORD_CRC32C, 1000, 100);
+	logkit_segment_path(&kit, 0, path);
+	logkit_flip(path, 1050 * 108 + 50);
+	open_with_line("cutting 5400 bytes", "offset 1050");
+	ck_assert_int_eq(partition_log_end(kit.p), 1050);
+	ck_assert_int_eq(logkit_file_bytes(path), 1050 * 108);
+	logkit_expect(&kit, 0, 1050, 100);
+	ck_assert_int_eq(stored_end(0), 1050);
+	logkit_append(&kit, 10, 100);
+	kill_and_open();
+	logkit_expect(&kit, 0, 1060, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* `_i`: at which record; in its length or in its payload. */
+START_TEST(bug_A19_damage_ahead_of_the_recovery_point_is_found_by_readers_and_never_cut)
+{
+	int64_t records[] = { 0, 1, 37, 500, 998, 999 };
+	int64_t bad = records[_i / 2];
+	bool in_length = _i % 2 == 0;
+	char path[LOGKIT_PATH_BYTES];
+	char *lines;
+
+	/* The length of the last record ahead of the point is what the point is known by: see below. */
+	if (in_length && bad == 999)
+		return;
+	make_log(RECORD_CRC32C, 1000, 100);
+	logkit_segment_path(&kit, 0, path);
+	logkit_flip(path, bad * 108 + (in_length ? 0 : 50));
+	open_silently();
+	ck_assert_int_eq(partition_log_end(kit.p), 1100);
+	ck_assert_int_eq(kit.opened.truncated_bytes, 0);
+	ck_assert_int_eq(logkit_file_bytes(path), 1100 * 108);
+	ck_assert_int_eq(logkit_count_files(&kit, ""), 1);
+	logkit_expect(&kit, 0, bad, 100);
+	logkit_append(&kit, 10, 100);
+	logkit_expect(&kit, bad + 1 + (in_length ? 38 : 0), 1110, 100);
+	if (in_length) {
+		/* Until the next mark: one in 38 records has one. */
+		logkit_catch_lines();
+		logkit_expect_broken(&kit, bad, bad + 1);
+		logkit_expect_broken(&kit, bad, bad + 1);
+		lines = logkit_caught_lines();
+		ck_assert_int_eq(count_lines(lines), 1);
+		ck_assert_ptr_nonnull(strstr(lines, "t-0/00000000000000000000.log: damaged at position"));
+		free(lines);
+	}
+	kill_and_open();
+	ck_assert_int_eq(partition_log_end(kit.p), 1110);
+	ck_assert_int_eq(logkit_file_bytes(path), 1110 * 108);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* The point is recognised by the last record ahead of it. Without it, it might be the point of another log. */
+START_TEST(a_point_whose_last_record_has_another_header_is_not_believed)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	make_log(formats[_i], 1000, 100);
+	logkit_segment_path(&kit, 0, path);
+	logkit_flip(path, 999 * (100 + header()));
+	logkit_catch_lines();
+	logkit_open(&kit);
+	free(logkit_caught_lines());
+	ck_assert_int_eq(partition_log_end(kit.p), 999);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 1);
+	ck_assert_int_eq(stored_end(0), 999);
+	logkit_append(&kit, 1, 100);
+	kill_and_open();
+	logkit_expect(&kit, 0, 1000, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Recovery reads what is behind the point, however much is ahead of it. */
+START_TEST(recovery_starts_at_the_point)
+{
+	int reads;
+
+	make_log(formats[_i], 100000, 10);
+	logkit_set_fault((struct logkit_fault){ 0 });
+	open_silently();
+	reads = logkit_calls(CALL_PREAD);
+	ck_assert_int_le(reads, 4);
+	logkit_expect(&kit, 99990, 100010, 100);
+	logkit_expect(&kit, 0, 100, 100);
+	logkit_append(&kit, 10, 100);
+	logkit_expect(&kit, 100000, 100020, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Every start stores what it has found, so that the next one need not look for it again. */
+START_TEST(a_start_stores_what_it_has_recovered)
+{
+	make_log(formats[_i], 10, 20);
+	open_silently();
+	ck_assert_int_eq(stored_end(0), 30);
+	logkit_append(&kit, 5, 100);
+	kill_and_open();
+	ck_assert_int_eq(stored_end(0), 35);
+	kill_and_open();
+	ck_assert_uint_eq(stored(0).chunks, 3);
+	logkit_expect(&kit, 0, 35, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(bug_A2_a_file_shorter_than_its_recovery_point)
+{
+	for (int64_t lost = 0; lost < 300; lost++) {
+		char path[LOGKIT_PATH_BYTES];
+		int64_t bytes, end;
+
+		make_log(formats[_i], 100, 0);
+		logkit_segment_path(&kit, 0, path);
+		bytes = logkit_file_bytes(path) - lost;
+		logkit_truncate(path, bytes);
+		end = bytes / (100 + header());
+		logkit_catch_lines();
+		logkit_open(&kit);
+		if (lost > 0) {
+			char *lines = logkit_caught_lines();
+			char wanted[128];
+
+			snprintf(wanted, sizeof(wanted), "forced to disk up to offset 100, but ends at %" PRId64, end);
+			ck_assert_msg(strstr(lines, wanted) != NULL, "%s in %s", wanted, lines);
+			free(lines);
+		} else {
+			free(logkit_caught_lines());
+		}
+		ck_assert_int_eq(partition_log_end(kit.p), end);
+		ck_assert_int_eq(stored_end(0), end);
+		logkit_append(&kit, 3, 100);
+		kill_and_open();
+		logkit_expect(&kit, 0, end + 3, 100);
+		logkit_end(&kit);
+	}
+}
+END_TEST
+
+/* It could come to fit again: so it is gone, durably, before anything is cut or appended. */
+START_TEST(a_wrong_index_is_removed_before_the_cut)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	make_log(RECORD_CRC32C, 100, 0);
+	logkit_segment_path(&kit, 0, path);
+	logkit_truncate(path, 99 * 108 + 50);
+	logkit_trace_caches();
+	logkit_open(&kit);
+	ck_assert_ptr_eq(strstr(logkit_trace(), "unlink 00000000000000000000.index;fsync t-0;"
+	    "truncate 00000000000000000000.log;force 00000000000000000000.log;"), logkit_trace());
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_wrong_index_that_cannot_be_removed_closes_the_log)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	for (int call = CALL_FSYNC; call <= CALL_UNLINK; call++) {
+		if (call != CALL_FSYNC && call != CALL_UNLINK)
+			continue;
+		make_log(RECORD_CRC32C, 100, 0);
+		logkit_segment_path(&kit, 0, path);
+		logkit_truncate(path, 99 * 108 + 50);
+		logkit_set_fault((struct logkit_fault){ .call = call, .at = 1, .error = EIO, .sticky = true,
+		    .aim = LOGKIT_AT_ALL });
+		logkit_refused(&kit);
+		logkit_clear_fault();
+		ck_assert_int_eq(logkit_file_bytes(path), 99 * 108 + 50);
+		logkit_open(&kit);
+		logkit_expect(&kit, 0, 99, 100);
+		logkit_end(&kit);
+	}
+}
+END_TEST
+
+/* The directory was restored from a copy, or files were moved: an index of another log, of the same shape or not. */
+START_TEST(an_index_of_another_log)
+{
+	int sizes[] = { 100, 100, 101, 50 };
+	char path[LOGKIT_PATH_BYTES];
+	uint8_t *index;
+	size_t bytes;
+
+	make_log(formats[_i % FORMATS], 1000, 0);
+	index_path(0, path);
+	index = logkit_read_file(path, &bytes);
+	logkit_end(&kit);
+	logkit_begin(&kit, formats[_i % FORMATS], 1 << 24);
+	kit.known.published_end = -1;
+	logkit_open(&kit);
+	if (_i / FORMATS == 0)
+		ck_assert_int_eq(logkit_try_append(&kit, 1, 60), 0);
+	ck_assert_int_eq(logkit_try_append(&kit, 1500, (size_t)sizes[_i / FORMATS]), 0);
+	logkit_close(&kit);
+	index_path(0, path);
+	logkit_write_file(path, index, bytes);
+	free(index);
+	if (_i / FORMATS == 1) {
+		/* The same records, longer: it is its own. */
+		open_silently();
+	} else {
+		open_with_line("00000000000000000000.index: it does not fit", "stored anew");
+	}
+	if (_i / FORMATS > 0)
+		logkit_expect(&kit, 0, 1500, (size_t)sizes[_i / FORMATS]);
+	ck_assert_int_eq(stored_end(0), partition_log_end(kit.p));
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_plain_log_is_not_opened_as_crc32c_for_an_index)
+{
+	const char *why;
+
+	make_log(formats[_i], 1000, 0);
+	kit.settings.record_format = formats[1 - _i];
+	why = logkit_refused(&kit);
+	ck_assert_ptr_nonnull(strstr(why, "nothing was changed"));
+	kit.settings.record_format = formats[_i];
+	ck_assert_int_eq(stored_end(0), 1000);
+	open_silently();
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(bug_A6_random_bytes_in_place_of_indexes)
+{
+	unsigned seed = (unsigned)time(NULL) * 2 + (unsigned)getpid();
+	char path[LOGKIT_PATH_BYTES];
+
+	printf("bug_A6_random_bytes_in_place_of_indexes: seed %u\n", seed);
+	fflush(stdout);
+	srand(seed);
+	for (int round = 0; round < 50; round++) {
+		uint8_t garbage[3000];
+		size_t size = round == 0 ? 0 : 1 + (size_t)rand() % (sizeof(garbage) - 1);
+		char *lines;
+
+		for (size_t i = 0; i < size; i++)
+			garbage[i] = (uint8_t)rand();
+		logkit_begin(&kit, formats[round % FORMATS], 1000);
+		logkit_open(&kit);
+		logkit_append(&kit, 40, 100);
+		kill_and_open();
+		logkit_close(&kit);
+		for (int64_t base = 0; base <= 36; base += 9) {
+			index_path(base, path);
+			ck_assert_int_gt(logkit_file_bytes(path), 0);
+			logkit_write_file(path, garbage, size);
+		}
+		/* The active one's is seen at start, the others when they are read. */
+		open_with_line("00000000000000000036.index: it is damaged, or no index of this log", "stored anew");
+		logkit_catch_lines();
+		logkit_expect(&kit, 0, 40, 100);
+		lines = logkit_caught_lines();
+		ck_assert_int_eq(count_lines(lines), 4);
+		free(lines);
+		for (int64_t base = 0; base <= 36; base += 9)
+			ck_assert_int_eq(stored_end(base), base == 36 ? 40 : base + 9);
+		logkit_close(&kit);
+		open_silently();
+		logkit_catch_lines();
+		logkit_expect(&kit, 0, 40, 100);
+		lines = logkit_caught_lines();
+		ck_assert_str_eq(lines, "");
+		free(lines);
+		logkit_end(&kit);
+	}
+}
+END_TEST
+
+/* A power cut leaves of the index what it will; the log was forced. */
+START_TEST(an_index_cut_or_zeroed_at_any_byte)
+{
+	char path[LOGKIT_PATH_BYTES], log_path[LOGKIT_PATH_BYTES];
+	uint8_t *whole, *log;
+	size_t bytes, log_bytes;
+
+	make_log(RECORD_CRC32C, 200, 0);
+	logkit_open(&kit);
+	ck_assert_int_eq(logkit_try_append(&kit, 100, 100), 0);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	ck_assert_int_eq(logkit_upkeep(&kit, 0), 0);
+	logkit_close(&kit);
+	ck_assert_uint_eq(stored(0).chunks, 2);
+	index_path(0, path);
+	logkit_segment_path(&kit, 0, log_path);
+	whole = logkit_read_file(path, &bytes);
+	log = logkit_read_file(log_path, &log_bytes);
+	for (size_t i = 0; i <= bytes; i += 1) {
+		for (int zeros = 0; zeros < 2; zeros++) {
+			logkit_write_file(path, whole, i);
+			if (zeros == 1)
+				logkit_truncate(path, (int64_t)bytes);
+			logkit_catch_lines();
+			logkit_open(&kit);
+			free(logkit_caught_lines());
+			ck_assert_int_eq(partition_log_end(kit.p), 300);
+			ck_assert_int_eq(stored_end(0), 300);
+			logkit_expect(&kit, 299, 300, 100);
+			logkit_append(&kit, 1, 100);
+			logkit_reopen(&kit);
+			logkit_expect(&kit, 0, 1, 100);
+			logkit_expect(&kit, 199, 301, 100);
+			logkit_close(&kit);
+			logkit_write_file(log_path, log, log_bytes);
+		}
+	}
+	free(whole);
+	free(log);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(another_index_interval_goes_on_with_what_is_stored)
+{
+	int64_t intervals[] = { 64, 100000, 1, 4096 };
+
+	make_log(formats[_i], 1000, 0);
+	for (int i = 0; i < 4; i++) {
+		kit.settings.index_interval_bytes = intervals[i];
+		open_silently();
+		logkit_append(&kit, 100, 100);
+		logkit_expect(&kit, 0, 1100 + i * 100, 100);
+		if (i == 2)
+			ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+		logkit_close(&kit);
+	}
+	open_silently();
+	logkit_expect(&kit, 0, 1400, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(orphans_are_removed)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	make_log(RECORD_CRC32C, 10, 0);
+	index_path(5, path);
+	logkit_write_file(path, "x", 1);
+	index_path(500, path);
+	logkit_write_file(path, "x", 1);
+	logkit_file_path(&kit, "00000000000000000000.index.tmp", path);
+	logkit_write_file(path, "x", 1);
+	open_silently();
+	ck_assert_int_eq(logkit_count_files(&kit, ".index"), 1);
+	ck_assert_int_eq(logkit_count_files(&kit, ".tmp"), 0);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* ---- lookup ---- */
+
+/* A sealed segment with a stored index is not read to be opened. */
+START_TEST(a_sealed_segment_is_opened_with_its_index)
+{
+	struct partition_place place;
+
+	make_log(formats[_i], 100000, 0);
+	logkit_open(&kit);
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	logkit_reopen(&kit);
+	logkit_set_fault((struct logkit_fault){ 0 });
+	ck_assert_int_eq(logkit_find(&kit, 70000, &place), PARTITION_FOUND);
+	ck_assert_int_eq(place.position, 70000 * (100 + header()));
+	ck_assert_int_le(logkit_calls(CALL_PREAD), 5);
+	logkit_expect(&kit, 0, 100, 100);
+	logkit_expect(&kit, 99000, 100000, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* A crash between the seal and its last chunk: the walk goes on from the point, and completes the file. */
+START_TEST(an_index_that_ends_early_is_completed)
+{
+	char path[LOGKIT_PATH_BYTES];
+	uint8_t *index;
+	size_t bytes;
+
+	make_log(formats[_i], 1000, 500);
+	index_path(0, path);
+	index = logkit_read_file(path, &bytes);
+	logkit_open(&kit);
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	logkit_close(&kit);
+	logkit_write_file(path, index, bytes);
+	ck_assert_int_eq(stored_end(0), 1000);
+	open_silently();
+	ck_assert_int_eq(partition_segments(kit.p), 2);
+	logkit_expect(&kit, 0, 1, 100);
+	ck_assert_int_eq(stored_end(0), 1500);
+	logkit_expect(&kit, 0, 1500, 100);
+	free(index);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_missing_index_is_stored_anew)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	logkit_begin(&kit, formats[_i], 1000);
+	logkit_open(&kit);
+	logkit_append(&kit, 40, 100);
+	logkit_close(&kit);
+	for (int64_t base = 0; base <= 36; base += 9) {
+		index_path(base, path);
+		unlink(path);
+	}
+	open_silently();
+	logkit_expect(&kit, 0, 40, 100);
+	for (int64_t base = 0; base <= 36; base += 9)
+		ck_assert_int_eq(stored_end(base), base == 36 ? 40 : base + 9);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* A sealed segment was replaced by another file: of the same size, a shorter and a longer one. */
+START_TEST(an_index_whose_segment_was_replaced)
+{
+	char path[LOGKIT_PATH_BYTES];
+	size_t bytes;
+	uint8_t *batch;
+
+	logkit_begin(&kit, RECORD_CRC32C, 1000);
+	logkit_open(&kit);
+	logkit_append(&kit, 40, 100);
+	logkit_close(&kit);
+	batch = logkit_batch(RECORD_CRC32C, 1000, 12, 100, &bytes);
+	logkit_segment_path(&kit, 9, path);
+	logkit_write_file(path, batch, 9 * 108);
+	logkit_open(&kit);
+	logkit_catch_lines();
+	for (int64_t i = 9; i < 18; i++)
+		logkit_expect_as(&kit, i, 991 + i, 100);
+	free(logkit_caught_lines());
+	logkit_close(&kit);
+	logkit_write_file(path, batch, 4 * 108);
+	logkit_open(&kit);
+	logkit_catch_lines();
+	for (int64_t i = 9; i < 13; i++)
+		logkit_expect_as(&kit, i, 991 + i, 100);
+	logkit_expect_broken(&kit, 13, 18);
+	free(logkit_caught_lines());
+	logkit_expect(&kit, 0, 9, 100);
+	logkit_expect(&kit, 18, 40, 100);
+	free(batch);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* ---- caches that cannot be written ---- */
+
+/* No call on a cache works: the log does, and says so once. */
+START_TEST(a_log_works_without_caches)
+{
+	int errors[] = { ENOSPC, EROFS, EACCES, EIO };
+	char *lines, *said;
+
+	logkit_begin(&kit, formats[_i % FORMATS], 1000);
+	logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = 1, .error = errors[_i / FORMATS], .sticky = true,
+	    .aim = LOGKIT_AT_CACHES });
+	logkit_catch_lines();
+	logkit_open(&kit);
+	logkit_append(&kit, 40, 100);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	ck_assert_int_eq(logkit_upkeep(&kit, 0), 0);
+	ck_assert_int_eq(logkit_try_append(&kit, 40, 100), 0);
+	logkit_expect(&kit, 0, 80, 100);
+	lines = logkit_caught_lines();
+	said = strstr(lines, "cannot be written");
+	ck_assert(said != NULL && strstr(said + 1, "cannot be written") == NULL);
+	free(lines);
+	logkit_catch_lines();
+	logkit_reopen(&kit);
+	logkit_expect(&kit, 0, 80, 100);
+	logkit_append(&kit, 3, 100);
+	free(logkit_caught_lines());
+	/* And when they can be written again they are. */
+	logkit_clear_fault();
+	logkit_append(&kit, 30, 100);
+	logkit_reopen(&kit);
+	logkit_expect(&kit, 0, 113, 100);
+	ck_assert_int_eq(stored_end(0), 9);
+	ck_assert_int_eq(logkit_count_files(&kit, ".index"), logkit_count_files(&kit, ".log"));
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Any one call on a cache fails, or leaves half of what it should have written. */
+START_TEST(any_call_on_a_cache_may_fail)
+{
+	int errors[] = { ENOSPC, EIO, LOGKIT_SHORT, EINTR };
+
+	for (int at = 1;; at++) {
+		bool hit;
+
+		logkit_begin(&kit, formats[at % FORMATS], 1000);
+		logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = errors[_i],
+		    .aim = LOGKIT_AT_CACHES });
+		logkit_catch_lines();
+		logkit_open(&kit);
+		for (int i = 0; i < 4; i++) {
+			logkit_append(&kit, 4, 100);
+			ck_assert_int_eq(logkit_barrier(&kit), 0);
+			ck_assert_int_eq(logkit_upkeep_at(&kit, 0, clock_now_ns() + i * INT64_C(10) * CLOCK_NS_PER_S), 0);
+		}
+		ck_assert_int_eq(logkit_try_append(&kit, 20, 100), 0);
+		logkit_reopen(&kit);
+		logkit_expect(&kit, 0, 36, 100);
+		logkit_append(&kit, 4, 100);
+		logkit_reopen(&kit);
+		logkit_expect(&kit, 0, 40, 100);
+		hit = logkit_fault_hit();
+		logkit_clear_fault();
+		logkit_reopen(&kit);
+		logkit_expect(&kit, 0, 40, 100);
+		free(logkit_caught_lines());
+		logkit_end(&kit);
+		if (!hit)
+			break;
+	}
+}
+END_TEST
+
+/* ---- start ---- */
+
+/* However many segments there are, a start opens the same few files. */
+START_TEST(P8_a_start_opens_no_sealed_segment)
+{
+	int opens[3], reads[3];
+
+	for (int i = 0; i < 3; i++) {
+		int counts[] = { 20, 200, 2000 };
+
+		logkit_begin(&kit, formats[_i], 1000);
+		logkit_open(&kit);
+		logkit_append(&kit, counts[i], 800);
+		ck_assert_int_eq(partition_segments(kit.p), counts[i]);
+		logkit_reopen(&kit);
+		logkit_close(&kit);
+		logkit_set_fault((struct logkit_fault){ .aim = LOGKIT_AT_ALL });
+		logkit_open(&kit);
+		opens[i] = logkit_calls(CALL_OPEN);
+		reads[i] = logkit_calls(CALL_PREAD);
+		ck_assert_int_eq(partition_segments(kit.p), counts[i]);
+		logkit_end(&kit);
+	}
+	ck_assert_int_eq(opens[0], opens[1]);
+	ck_assert_int_eq(opens[1], opens[2]);
+	ck_assert_int_le(opens[2], 8);
+	ck_assert_int_le(reads[2] - reads[0], 4);
+}
+END_TEST
+
+static void
+add_tests(TCase *tests)
+{
+	tcase_add_loop_test(tests, a_point_follows_the_durable_end_by_time, 0, FORMATS);
+	tcase_add_test(tests, a_point_follows_the_durable_end_by_bytes);
+	tcase_add_test(tests, the_order_of_a_point);
+	tcase_add_loop_test(tests, every_segment_of_a_large_batch_has_its_index, 0, FORMATS);
+	tcase_add_test(tests, bug_A19_damage_behind_the_recovery_point_is_cut);
+	tcase_add_loop_test(tests, bug_A19_damage_ahead_of_the_recovery_point_is_found_by_readers_and_never_cut, 0, 12);
+	tcase_add_loop_test(tests, a_point_whose_last_record_has_another_header_is_not_believed, 0, FORMATS);
+	tcase_add_loop_test(tests, recovery_starts_at_the_point, 0, FORMATS);
+	tcase_add_loop_test(tests, a_start_stores_what_it_has_recovered, 0, FORMATS);
+	tcase_add_loop_test(tests, bug_A2_a_file_shorter_than_its_recovery_point, 0, FORMATS);
+	tcase_add_test(tests, a_wrong_index_is_removed_before_the_cut);
+	tcase_add_test(tests, a_wrong_index_that_cannot_be_removed_closes_the_log);
+	tcase_add_loop_test(tests, an_index_of_another_log, 0, 4 * FORMATS);
+	tcase_add_loop_test(tests, a_plain_log_is_not_opened_as_crc32c_for_an_index, 0, FORMATS);
+	tcase_add_test(tests, bug_A6_random_bytes_in_place_of_indexes);
+	tcase_add_test(tests, an_index_cut_or_zeroed_at_any_byte);
+	tcase_add_loop_test(tests, another_index_interval_goes_on_with_what_is_stored, 0, FORMATS);
+	tcase_add_test(tests, orphans_are_removed);
+	tcase_add_loop_test(tests, a_sealed_segment_is_opened_with_its_index, 0, FORMATS);
+	tcase_add_loop_test(tests, an_index_that_ends_early_is_completed, 0, FORMATS);
+	tcase_add_loop_test(tests, a_missing_index_is_stored_anew, 0, FORMATS);
+	tcase_add_test(tests, an_index_whose_segment_was_replaced);
+	tcase_add_loop_test(tests, a_log_works_without_caches, 0, 4 * FORMATS);
+	tcase_add_loop_test(tests, any_call_on_a_cache_may_fail, 0, 4);
+	tcase_add_loop_test(tests, P8_a_start_opens_no_sealed_segment, 0, FORMATS);
+}
+
+int
+main(void)
+{
+	Suite *suite = suite_create("caches");
+	TCase *tests = tcase_create("caches");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(tests, 120);
+	suite_add_tcase(suite, tests);
+	add_tests(tests);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
