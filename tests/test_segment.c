@@ -176,6 +176,7 @@ START_TEST(a_segment_is_closed_with_its_last_reference)
 	int fd = new_file();
 	struct segment *segment = segment_new(fd, 0, RECORD_CRC32C, 4096);
 
+	ck_assert_int_eq(fcntl(fd, F_GETFL) & O_NOATIME, O_NOATIME);
 	segment_hold(segment);
 	segment_drop(segment);
 	ck_assert_int_ne(fcntl(fd, F_GETFD), -1);
@@ -199,6 +200,7 @@ evict(struct segment *segment)
 	ck_assert_int_eq(fsync(segment->fd), 0);
 	for (int i = 0; i < 1000; i++) {
 		ck_assert_int_eq(posix_fadvise(segment->fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+		residency_end(&segment->residency);
 		if (there(segment, 0, 1) == 0 && there(segment, RESIDENCY_MAX_BYTES, 1) == 0)
 			return true;
 	}
@@ -229,6 +231,12 @@ START_TEST(what_is_in_memory_is_told_and_not_brought_there)
 		ck_assert_int_eq(there(segment, 100, page - 100), page - 100);
 		ck_assert_int_eq(there(segment, page, 1), 0);
 		ck_assert_int_eq(there(segment, (int64_t)size - 1, 1), 0);
+		/* Believed for a moment, and no longer. */
+		ck_assert_int_eq(there(segment, 0, page), page);
+		ck_assert_int_eq(posix_fadvise(segment->fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+		while (there(segment, 0, page) == page)
+			;
+		ck_assert_int_eq(there(segment, 0, page), 0);
 	} else {
 		printf("what_is_in_memory_is_told: half of it skipped: this file system has no disk\n");
 	}

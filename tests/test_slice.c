@@ -269,6 +269,7 @@ evict(const struct slice *slice)
 	ck_assert_int_eq(fsync(slice->segment->fd), 0);
 	for (int i = 0; i < 1000; i++) {
 		ck_assert_int_eq(posix_fadvise(slice->segment->fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+		residency_end(&slice->segment->residency);
 		if (slice_bytes_in_memory(slice) == 0)
 			return true;
 	}

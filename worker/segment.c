@@ -54,8 +54,10 @@ segment_new(int fd, int64_t base, enum record_format format, int64_t index_inter
 	segment->end = base;
 	segment->cut_position = INT64_MAX;
 	index_init(&segment->index, index_interval_bytes);
-	/* Left to itself the kernel would begin reading ahead in whatever thread touches a page, megabytes in the loop's. */
+	/* Left to itself the kernel would begin reading ahead in whatever thread touches a page, megabytes in the loop's; and
+	 * the first read after a write would be a write too, of the time it was made. (Refused to all but the owner.) */
 	syscalls.fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NOATIME);
 	return segment;
 }
 

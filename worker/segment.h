@@ -45,7 +45,7 @@ void segment_name(char *to, int64_t base);
 void segment_temporary_name(char *to, int64_t base);
 
 /* A segment without records, with one reference, the caller's. Takes over fd, of which from now on the kernel reads only
- * what is asked for; or NULL, and fd stays the caller's. */
+ * what is asked for, without a note of the time; or NULL, and fd stays the caller's. */
 struct segment *segment_new(int fd, int64_t base, enum record_format format, int64_t index_interval_bytes);
 void segment_hold(struct segment *segment);
 /* Gives a reference back; with the last one the file is closed. NULL is allowed. */
