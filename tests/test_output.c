@@ -377,10 +377,13 @@ pretend_fadvise(int fd, off_t position, off_t size, int advice)
 	return 0;
 }
 
+static struct syscalls real;
+
 static void
 begin_cold(void)
 {
 	begin();
+	real = syscalls;
 	segment->bytes = FILE_BYTES;
 	memset(in_memory, 0, sizeof(in_memory));
 	keeps_nothing = false;
@@ -389,6 +392,13 @@ begin_cold(void)
 	syscalls.mincore = pretend_mincore;
 	syscalls.pread = pretend_pread;
 	syscalls.fadvise = pretend_fadvise;
+}
+
+static void
+end_cold(void)
+{
+	syscalls = real;
+	end();
 }
 
 /* The read that is asked for, from there on, and so long. */
@@ -691,7 +701,7 @@ main(void)
 	tcase_add_test(tests, cleared_in_the_middle);
 	suite_add_tcase(suite, tests);
 	tcase_set_timeout(cold, UNIT_TIMEOUT_S);
-	tcase_add_checked_fixture(cold, begin_cold, end);
+	tcase_add_checked_fixture(cold, begin_cold, end_cold);
 	tcase_add_test(cold, what_is_not_in_memory_waits_for_a_read);
 	tcase_add_test(cold, what_is_in_memory_in_front_of_it_goes);
 	tcase_add_test(cold, progress_is_certain);

@@ -238,7 +238,7 @@ START_TEST(what_is_in_memory_is_told_and_not_brought_there)
 			;
 		ck_assert_int_eq(there(segment, 0, page), 0);
 	} else {
-		printf("what_is_in_memory_is_told: half of it skipped: this file system has no disk\n");
+		printf("what_is_in_memory_is_told: half of it skipped: the file stays in memory here\n");
 	}
 	segment_drop(segment);
 	free(bytes);
