@@ -9,6 +9,7 @@
 #include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -964,6 +965,70 @@ START_TEST(moves_when_there_is_a_descriptor)
 }
 END_TEST
 
+/* ---- readers of what is not in memory ----------------------------------------------------------------------------- */
+
+enum {
+	COLD_SEGMENTS = 64,	/* more than stay open: each read has to open one */
+	GREEDY_SEGMENTS = 40,
+	COLD_RECORD_BYTES = 900,	/* one in a segment of 1 KiB */
+	COLD_FETCHES = 2000,
+	FAIR_FETCHES = 20,
+};
+
+/* Of the oldest segments: the youngest ones are open. */
+static void
+put_cold_fetches(struct wire_bytes *frames, int count)
+{
+	for (int i = 0; i < count; i++)
+		wire_put_fetch_v1(frames, i, "t", 0, i * 17 % GREEDY_SEGMENTS, 1);
+}
+
+/* How many complete answers have come until `other` has something to read? */
+static int
+answers_until_other(int socket_fd, int other)
+{
+	struct pollfd sockets[] = { { .fd = other, .events = POLLIN }, { .fd = socket_fd, .events = POLLIN } };
+	struct wire_answer answer;
+	int count = 0;
+
+	for (;;) {
+		ck_assert_int_gt(poll(sockets, 2, SOON_MS), 0);
+		if (sockets[0].revents != 0)
+			return count;
+		ck_assert_int_eq(wire_read_answer(socket_fd, &answer, SOON_MS), 0);
+		ck_assert_int_eq(answer.error, 0);
+		wire_answer_free(&answer);
+		count++;
+	}
+}
+
+/* conn_resume_all: whoever has waited longest for a segment goes first; a client that asks on and on is no reason to wait. */
+START_TEST(cold_readers_take_turns)
+{
+	struct wire_bytes frames = { 0 };
+	int greedy, modest;
+	pid_t worker;
+
+	start(&(struct broker_config){ .log = "segment_bytes = 1KiB\n" });
+	for (int i = 0; i < COLD_SEGMENTS; i++)
+		produce_zeros(fd, "t", 0, COLD_RECORD_BYTES);
+	greedy = connect_settled("t", 0);
+	modest = connect_settled("t", 0);
+	worker = broker_worker_of(&broker, "t", 0);
+	kill(worker, SIGSTOP);
+	put_cold_fetches(&frames, COLD_FETCHES);
+	send_frame(greedy, &frames);
+	wire_put_fetch_v1(&frames, 7, "t", 0, GREEDY_SEGMENTS, 1);
+	send_frame(modest, &frames);
+	kill(worker, SIGCONT);
+	ck_assert_int_lt(answers_until_other(greedy, modest), FAIR_FETCHES);
+	ck_assert_int_eq(wire_expect(modest, 7), 0);
+	close(greedy);
+	close(modest);
+	finish();
+}
+END_TEST
+
 /* ---- a worker that is about to end -------------------------------------------------------------------------------- */
 
 enum { FRESH = 8 };
@@ -1032,6 +1097,7 @@ suite(void)
 	tcase_add_test(limits, buffer_bytes_reaches_held_connections);
 	tcase_add_test(limits, pauses_of_a_reader_do_not_add_up);
 	tcase_add_test(limits, complete_frames_wait_for_a_slow_barrier);
+	tcase_add_test(limits, cold_readers_take_turns);
 	tcase_add_test(processes, failed_force_in_recovery_is_no_force);
 	tcase_add_test(processes, a_worker_dies_or_stops_while_it_opens_a_failed_log);
 	tcase_add_test(processes, full_worker_stops);

@@ -37,6 +37,23 @@ conn_schedule_flush(struct conn *conn)
 }
 
 void
+conn_put_off(struct conn *conn)
+{
+	conn->blocked = BLOCKED_LATER;
+	conn->is_later = true;
+	TAILQ_INSERT_TAIL(&conn->set->later, conn, later);
+}
+
+static void
+take_from_later(struct conn *conn)
+{
+	if (!conn->is_later)
+		return;
+	conn->is_later = false;
+	TAILQ_REMOVE(&conn->set->later, conn, later);
+}
+
+void
 conn_abort(struct conn *conn)
 {
 	conn->dead = true;
@@ -324,6 +341,7 @@ conn_destroy(struct conn *conn)
 		TAILQ_REMOVE(&set->again, conn, again);
 	if (conn->is_unsent)
 		TAILQ_REMOVE(&set->unsent, conn, unsent);
+	take_from_later(conn);
 	free(conn);
 }
 
@@ -333,6 +351,7 @@ conn_begin_finish(struct conn *conn)
 {
 	conn->phase = FINISHING;
 	conn->blocked = NOT_BLOCKED;
+	take_from_later(conn);
 	conn->frame_started_ns = 0;
 	conn_drop_kept(conn);
 	conn_close_spill(conn);
@@ -346,9 +365,10 @@ conn_resume_all(struct connections *set)
 {
 	struct conn *conn;
 
-	TAILQ_FOREACH(conn, &set->all, all)
-		if (conn->blocked == BLOCKED_LATER) {
-			conn->blocked = NOT_BLOCKED;
-			conn_schedule(conn);
-		}
+	while ((conn = TAILQ_FIRST(&set->later)) != NULL) {
+		take_from_later(conn);
+		conn->blocked = NOT_BLOCKED;
+		conn->resumed = true;
+		conn_schedule(conn);
+	}
 }

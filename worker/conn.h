@@ -43,7 +43,8 @@ struct reply {
 	int64_t started_ns;
 };
 
-/* Offers again what dispatch has put off: a segment has been opened, a lane has room. */
+/* Offers again what dispatch has put off: a segment has been opened, a lane has room. Whoever has waited longest goes first,
+ * and goes on only behind the others. */
 void conn_resume_all(struct connections *set);
 
 /* Has something to do in this turn (again). */

@@ -47,7 +47,8 @@ struct conn {
 	TAILQ_ENTRY(conn) ready;
 	TAILQ_ENTRY(conn) again;
 	TAILQ_ENTRY(conn) unsent;
-	bool is_ready, is_again, is_unsent;
+	TAILQ_ENTRY(conn) later;
+	bool is_ready, is_again, is_unsent, is_later;
 
 	int fd;
 	struct event io;		/* EV_READ | EV_CLOSED, edge-triggered */
@@ -63,6 +64,7 @@ struct conn {
 	bool ending;			/* it will send no more: ended, or seen coming */
 	bool gone;			/* it takes no more answers */
 	bool dead;			/* closed in this turn */
+	bool resumed;			/* others have been put off, too: after one frame it is their turn */
 	bool deferred;			/* its next frame has been put behind the appends of this round */
 	bool edge;			/* something has happened to the socket since look_for_end */
 	uint64_t read_turn;		/* in which the socket was read last: once a turn */
@@ -98,6 +100,7 @@ struct connections {
 	struct conn_list ready;		/* to be worked on in this turn */
 	struct conn_list again;		/* in the next one: their sockets have more */
 	struct conn_list unsent;
+	struct conn_list later;		/* BLOCKED_LATER, the one that has waited longest first */
 	struct reply *free_replies;
 	size_t free_reply_count;
 	struct log_limit fault_limit;	/* what clients do wrong, at debug */
@@ -129,6 +132,9 @@ void conn_schedule_again(struct conn *conn);
 
 /* Its output is to be sent at the end of this turn. */
 void conn_schedule_flush(struct conn *conn);
+
+/* Its next frame is offered again by conn_resume_all. */
+void conn_put_off(struct conn *conn);
 
 /* Gives back the buffer of what was received; the memfd. */
 void conn_drop_kept(struct conn *conn);

@@ -401,6 +401,7 @@ connections_new(struct worker *worker, struct event_base *base, struct channel *
 	TAILQ_INIT(&set->ready);
 	TAILQ_INIT(&set->again);
 	TAILQ_INIT(&set->unsent);
+	TAILQ_INIT(&set->later);
 	return set;
 }
 

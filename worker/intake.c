@@ -112,7 +112,7 @@ execute_one(struct conn *conn, const uint8_t *p, size_t left)
 		conn->blocked = BLOCKED_ANSWERS;
 		return 0;
 	default:
-		conn->blocked = BLOCKED_LATER;
+		conn_put_off(conn);
 		return 0;
 	}
 }
@@ -132,6 +132,11 @@ execute(struct conn *conn, const uint8_t *bytes, size_t size)
 		conn->frames++;
 		conn->deferred = false;
 		conn_settle(conn);
+		if (conn->resumed) {
+			conn->resumed = false;
+			conn_schedule(conn);
+			break;
+		}
 	}
 	return used;
 }
