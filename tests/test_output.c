@@ -516,6 +516,28 @@ START_TEST(what_cannot_be_read_cuts)
 }
 END_TEST
 
+/* What could not be read is in memory all the same when it is looked for again: somebody else has read it. */
+START_TEST(what_could_not_be_read_once_does_not_cut_later)
+{
+	struct slice_read read;
+
+	put_slice(0, 100000);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_COLD);
+	read_error = EIO;
+	read = expect_read(true, 0, 128 * 1024, 100000);
+	run(&read);
+	bring(0, 100000);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_DRAINED);
+	read_error = 0;
+	put_slice(300000, 100000);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_COLD);
+	ck_assert(output_next_read(&output, true, &read));
+	run(&read);
+	ck_assert_int_eq(flush_and_read(), OUTPUT_DRAINED);
+	ck_assert_uint_eq(model_read, model_put);
+}
+END_TEST
+
 START_TEST(a_file_that_ends_before_what_is_read_cuts)
 {
 	struct slice_read read;
@@ -706,6 +728,7 @@ main(void)
 	tcase_add_test(cold, what_is_in_memory_in_front_of_it_goes);
 	tcase_add_test(cold, progress_is_certain);
 	tcase_add_loop_test(cold, what_cannot_be_read_cuts, 0, 2);
+	tcase_add_test(cold, what_could_not_be_read_once_does_not_cut_later);
 	tcase_add_test(cold, a_file_that_ends_before_what_is_read_cuts);
 	tcase_add_test(cold, a_read_that_comes_too_late);
 	tcase_add_test(cold, a_reader_in_order_is_read_ahead_of);

@@ -138,6 +138,7 @@ send_slice(struct output *output, int fd, size_t *budget)
 	if (n < 0)
 		return errno == EINTR ? OUTPUT_MORE : state_for(errno);
 	ahead->in_vain = 0;
+	ahead->unreadable = false;
 	ahead->blind_bytes -= n < ahead->blind_bytes ? n : ahead->blind_bytes;
 	output->slice_bytes_sent += n;
 	*budget -= (size_t)n < *budget ? (size_t)n : *budget;
