@@ -1,12 +1,14 @@
 /*
  * Preloaded into a broker under test: what fdatasync and fsync do is in the file that BADSYNC_FILE names. "hold": they wait
- * as long as it says so; "fail": EIO, and nothing is forced; anything else, or no file: they do what they always do.
+ * as long as it says so; "fail": EIO, and nothing is forced; anything else, or no file: they do what they always do. With
+ * "cold" nothing of a file is ever in memory, and each read takes 100 ms.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,4 +53,23 @@ int
 fsync(int fd)
 {
 	return force(SYS_fsync, fd);
+}
+
+int
+mincore(void *address, size_t size, unsigned char *pages)
+{
+	if (!says("cold"))
+		return (int)syscall(SYS_mincore, address, size, pages);
+	memset(pages, 0, (size + 4095) / 4096);
+	return 0;
+}
+
+ssize_t
+pread(int fd, void *to, size_t size, off_t position)
+{
+	static const struct timespec while_it_reads = { .tv_nsec = 100000000 };
+
+	if (says("cold"))
+		nanosleep(&while_it_reads, NULL);
+	return syscall(SYS_pread64, fd, to, size, position);
 }

@@ -40,8 +40,8 @@ void procs_gate_set_up(struct procs_gate *gate, const struct broker *broker);
 void procs_gate_close(const struct procs_gate *gate);
 void procs_gate_open(const struct procs_gate *gate);
 
-/* A broker with badsync.so preloaded: its barriers obey procs_let_barriers, with "hold", "fail" or "work". The other one
- * is broker_prepare's part of it alone. */
+/* A broker with badsync.so preloaded: its barriers obey procs_let_barriers, with "hold", "fail" or "work"; and "cold" makes its
+ * reads slow. The other one is broker_prepare's part of it alone. */
 void procs_start_with_badsync(struct broker *broker, const struct broker_config *config);
 void procs_prepare_with_badsync(struct broker *broker, const struct broker_config *config);
 void procs_let_barriers(const struct broker *broker, const char *what);

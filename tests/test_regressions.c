@@ -1075,6 +1075,27 @@ START_TEST(fresh_clients_avoid_a_stopping_worker)
 }
 END_TEST
 
+/*
+ * read_ahead: at the end of drain_timeout a worker stops, although a client is being sent what a slow disk has yet to read: 12
+ * MiB in pieces of 256 KiB, for each of which it takes a second and more.
+ */
+START_TEST(a_slow_disk_does_not_outlast_drain_timeout)
+{
+	struct wire_bytes frames = { 0 };
+
+	start_with_badsync((struct broker_config){ .broker = "drain_timeout = 1s\n" });
+	produce_zeros(fd, "t", 0, BIG_BYTES);
+	procs_let_barriers(&broker, "cold");
+	put_big_fetches(&frames, PIPELINED);
+	send_frame(fd, &frames);
+	ck_assert_int_gt(wire_receive(fd, (uint8_t[1]){ 0 }, 1, SOON_MS), 0);
+	ck_assert_int_lt(broker_stop(&broker), 5000);
+	ck_assert_int_eq(broker_count_log(&broker, "has not stopped"), 0);
+	close(fd);
+	broker_end(&broker);
+}
+END_TEST
+
 static Suite *
 suite(void)
 {
@@ -1104,6 +1125,7 @@ suite(void)
 	tcase_add_test(processes, full_worker_ends_with_its_supervisor);
 	tcase_add_test(processes, moves_when_there_is_a_descriptor);
 	tcase_add_test(processes, fresh_clients_avoid_a_stopping_worker);
+	tcase_add_test(processes, a_slow_disk_does_not_outlast_drain_timeout);
 	return all;
 }
 

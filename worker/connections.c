@@ -174,6 +174,13 @@ read_ahead(struct conn *conn, bool cold)
 	struct conn_read *reading;
 	struct slice_read read;
 
+	if (conn_worker(conn)->overdue) {
+		if (!cold)
+			return;
+		conn_blame(conn, "drain_timeout is over, and the rest of its answer is not in memory");
+		conn_abort(conn);
+		return;
+	}
 	if (conn->reading != NULL || !output_next_read(&conn->output, cold, &read))
 		return;
 	reading = malloc(sizeof(*reading));

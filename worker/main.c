@@ -216,9 +216,10 @@ stopped(struct process *p)
 
 	if (p->stop_deadline_ns == 0)
 		return false;
+	p->worker.overdue = clock_now_ns() >= p->stop_deadline_ns;
 	forced = produce_force_all(&p->worker) && jobs_outstanding(p->worker.jobs) == 0;
 	answered = connections_unfinished(p->worker.connections) == 0 && (channel_queued(p->channel) == 0 || p->channel_broken);
-	return forced && (answered || clock_now_ns() >= p->stop_deadline_ns);
+	return forced && (answered || p->worker.overdue);
 }
 
 static void

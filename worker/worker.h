@@ -45,6 +45,7 @@ struct worker {
 	int64_t staged_bytes;		/* appends on their way to the files, of all lanes */
 	int64_t stalled_at_bytes;	/* producers wait until less is staged; 0 = none waits */
 	bool stopping;			/* no frame is read or executed any more, nothing is held */
+	bool overdue;			/* stopping, and drain_timeout is over: nothing more is read for anybody */
 
 	struct lane *dirty;		/* have gathered appends */
 	struct log_limit foreign_limit;	/* unknown requests: a line a minute */
