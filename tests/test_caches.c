@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "tests/logkit.h"
 #include "worker/index_file.h"
+#include "worker/retention.h"
 #include "worker/segment.h"
 
 static const enum record_format formats[] = { RECORD_PLAIN, RECORD_CRC32C };
@@ -718,6 +719,53 @@ START_TEST(a_log_works_without_caches)
 }
 END_TEST
 
+/* What cannot be removed is no reason to keep the segment that it speaks of: a disk would fill up for it. */
+START_TEST(bug_B2_an_index_that_cannot_be_removed_stops_no_retention)
+{
+	struct partition_retire *retire;
+	bool force_failed;
+	char path[LOGKIT_PATH_BYTES];
+
+	logkit_begin(&kit, RECORD_CRC32C, 1000);
+	kit.settings.retention_bytes = 1;
+	logkit_open(&kit);
+	logkit_append(&kit, 40, 92);
+	index_path(10, path);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	ck_assert_int_eq(partition_retire(kit.p, clock_now_ns()), 3);
+	retire = partition_retire_begin(kit.p);
+	partition_retire_run(retire);
+	ck_assert_int_eq(partition_retire_finish(kit.p, retire, &force_failed), 0);
+	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 1);
+	ck_assert_int_eq(rmdir(path), 0);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Somebody tidies up while the log is open: it is stored anew, and nothing needs to be said. */
+START_TEST(an_index_that_goes_while_the_log_is_open)
+{
+	int64_t now_ns = clock_now_ns();
+	char path[LOGKIT_PATH_BYTES], *lines;
+
+	make_log(RECORD_CRC32C, 3, 0);
+	logkit_open(&kit);
+	index_path(0, path);
+	ck_assert_int_eq(unlink(path), 0);
+	logkit_append(&kit, 3, 100);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	logkit_catch_lines();
+	for (int i = 1; i <= 2; i++)
+		ck_assert_int_eq(logkit_upkeep_at(&kit, 0, now_ns + i * INT64_C(10) * CLOCK_NS_PER_S), 0);
+	lines = logkit_caught_lines();
+	ck_assert_str_eq(lines, "");
+	free(lines);
+	ck_assert_int_eq(stored_end(0), 6);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Any one call on a cache fails, or leaves half of what it should have written. */
 START_TEST(any_call_on_a_cache_may_fail)
 {
@@ -809,6 +857,8 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, an_index_that_ends_early_is_completed, 0, FORMATS);
 	tcase_add_loop_test(tests, a_missing_index_is_stored_anew, 0, FORMATS);
 	tcase_add_test(tests, an_index_whose_segment_was_replaced);
+	tcase_add_test(tests, bug_B2_an_index_that_cannot_be_removed_stops_no_retention);
+	tcase_add_test(tests, an_index_that_goes_while_the_log_is_open);
 	tcase_add_loop_test(tests, a_log_works_without_caches, 0, 4 * FORMATS);
 	tcase_add_loop_test(tests, any_call_on_a_cache_may_fail, 0, 4);
 	tcase_add_loop_test(tests, P8_a_start_opens_no_sealed_segment, 0, FORMATS);

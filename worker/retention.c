@@ -203,14 +203,18 @@ partition_retire_begin(struct partition *p)
 	return retire;
 }
 
-/* Returns 0, or -1 with errno. One that is not there any more has been unlinked before. */
+/*
+ * Returns 0, or -1 with errno. One that is not there any more has been unlinked before. An index that cannot be removed is
+ * left to the next start: no disk fills up for it.
+ */
 static int
 unlink_one(struct partition_retire *retire, int dir_fd, int64_t base)
 {
 	char name[SEGMENT_NAME_BYTES];
 
 	segment_name(name, base);
-	if (index_file_remove(dir_fd, base) == -1 || (syscalls.unlink(dir_fd, name) == -1 && errno != ENOENT))
+	index_file_remove(dir_fd, base);
+	if (syscalls.unlink(dir_fd, name) == -1 && errno != ENOENT)
 		return -1;
 	if (syscalls.fsync(dir_fd) == 0)
 		return 0;

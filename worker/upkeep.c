@@ -198,7 +198,8 @@ finish_point(struct partition *p, struct partition_upkeep *upkeep)
 	char file[SEGMENT_NAME_BYTES];
 
 	index_file_name(file, upkeep->segment->base);
-	partition_note_cache(p, file, upkeep->store_error);
+	/* ESTALE: somebody has removed it, and the next point begins it anew. */
+	partition_note_cache(p, file, upkeep->store_error == ESTALE ? 0 : upkeep->store_error);
 	p->stored = upkeep->stored;
 	free(upkeep->marks);
 	upkeep->marks = NULL;
