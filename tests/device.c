@@ -16,7 +16,8 @@
 
 #include "procs.h"
 
-enum { IMAGE_BYTES = 24 * 1024 * 1024, ROOM_BYTES = 2 * IMAGE_BYTES, COPY_BYTES = 64 * 1024 };
+enum { IMAGE_BYTES = 24 * 1024 * 1024, ROOM_BYTES = 2 * IMAGE_BYTES, COPY_BYTES = 64 * 1024,
+	FIRST_NUMBER = 1000, NUMBERS = 1000 };
 
 /* Holes become blocks. */
 static void
@@ -51,37 +52,69 @@ make_image(const struct device *device)
 	return true;
 }
 
-/* A loop device with the image, open; it is free again as soon as nobody has it open or mounted. Or -1. */
+static void
+remove_loop(int number)
+{
+	int control_fd = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+
+	/* It lets go of its image a moment after it was unmounted. */
+	for (int tries = 0; ioctl(control_fd, LOOP_CTL_REMOVE, number) < 0 && errno == EBUSY && tries < 100; tries++)
+		usleep(10000);
+	close(control_fd);
+}
+
+static bool
+write_one_block_at_a_time(int number)
+{
+	char path[64];
+	int fd;
+	bool done;
+
+	snprintf(path, sizeof path, "/sys/block/loop%d/queue/max_sectors_kb", number);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	done = fd >= 0 && write(fd, "4", 1) == 1;
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+/* The loop device of that number with the image, open; it lets go of it when nobody has it open or mounted. Or -1. */
 static int
-open_loop(const char *image, char *path, size_t size)
+open_loop(int number, const char *image, char *path, size_t size)
 {
 	struct loop_config config = { .info.lo_flags = LO_FLAGS_AUTOCLEAR };
-	int control_fd = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
-	int fd = -1;
+	int fd;
 
+	snprintf(path, size, "/dev/loop%d", number);
+	fd = open(path, O_RDWR | O_CLOEXEC);
 	config.fd = (uint32_t)open(image, O_RDWR | O_CLOEXEC);
-	/* Somebody else may take the one that is free. */
-	for (int tries = 0; fd == -1 && control_fd >= 0 && tries < 20; tries++) {
-		int number = ioctl(control_fd, LOOP_CTL_GET_FREE);
-
-		snprintf(path, size, "/dev/loop%d", number);
-		fd = number < 0 ? -1 : open(path, O_RDWR | O_CLOEXEC);
-		if (fd >= 0 && ioctl(fd, LOOP_CONFIGURE, &config) != 0) {
-			close(fd);
-			fd = -1;
-		}
+	if (fd >= 0 && (ioctl(fd, LOOP_CONFIGURE, &config) != 0 || !write_one_block_at_a_time(number))) {
+		close(fd);
+		fd = -1;
 	}
 	close((int)config.fd);
+	return fd;
+}
+
+/* Makes one of our own. */
+static bool
+add_loop(struct device *device)
+{
+	int control_fd = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+
+	device->number = FIRST_NUMBER + getpid() % NUMBERS;
+	ioctl(control_fd, LOOP_CTL_REMOVE, device->number);
+	device->number = control_fd < 0 ? -1 : ioctl(control_fd, LOOP_CTL_ADD, device->number);
 	if (control_fd >= 0)
 		close(control_fd);
-	return fd;
+	return device->number >= 0;
 }
 
 static bool
 mount_image(const struct device *device)
 {
 	char path[64];
-	int fd = open_loop(device->image, path, sizeof path);
+	int fd = open_loop(device->number, device->image, path, sizeof path);
 	bool mounted = fd >= 0 && mount(path, device->path, "ext4", 0, "errors=continue") == 0;
 
 	if (fd >= 0)
@@ -118,7 +151,7 @@ device_begin(struct device *device, const char *directory, const char *path, con
 	*why = "no tmpfs, mkfs.ext4 or loop device here";
 	if (mount("none", device->backing, "tmpfs", 0, "size=48m,mode=0700") != 0)
 		return false;
-	if (!make_image(device) || !mount_image(device)) {
+	if (!make_image(device) || !add_loop(device) || !mount_image(device)) {
 		umount2(device->backing, MNT_DETACH);
 		return false;
 	}
@@ -165,5 +198,6 @@ void
 device_end(const struct device *device)
 {
 	umount2(device->path, MNT_DETACH);
+	remove_loop(device->number);
 	umount2(device->backing, MNT_DETACH);
 }

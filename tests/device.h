@@ -5,7 +5,8 @@
  * space of the test's process, the loop device is let go of with them: whatever happens to the test, nothing is left.
  *
  * A loop device takes a write of which only the first blocks fitted for done (Linux 6.18): a force that should have failed
- * succeeds then, and blocks are missing. So there is room, or there is none, and files are written in whole blocks.
+ * succeeds then, and blocks are missing. So this one, which has a number that nobody else uses, is given one block at a
+ * time. (After a crash that device stays there, with nothing in it.)
  */
 #ifndef TESTS_DEVICE_H
 #define TESTS_DEVICE_H
@@ -16,6 +17,7 @@
 #include "broker.h"
 
 struct device {
+	int number;					/* of the loop device */
 	char backing[BROKER_PATH_BYTES * 2];		/* where the tmpfs is */
 	char image[BROKER_PATH_BYTES * 2 + 16];
 	char path[BROKER_PATH_BYTES];			/* where the disk is mounted */

@@ -17,7 +17,8 @@ enum { FILES_MAX = 512, BLOCKS = SICKDISK_FILE_BYTES / SICKDISK_BLOCK_BYTES, DIR
 struct image {
 	ino_t number;			/* 0 = free */
 	uint8_t *shown, *kept;
-	bool dirty[BLOCKS];		/* in the cache, not in shown */
+	uint8_t *clean;			/* the cache as it was when each block was last written, or lost */
+	bool dirty[BLOCKS];		/* in the cache, not in shown; so is what differs from clean: it was stored through a mapping */
 	bool unflushed[BLOCKS];		/* in shown, not in kept */
 	bool error;			/* a block was lost and nobody has been told */
 };
@@ -49,6 +50,7 @@ find_number(ino_t number)
 	free_one->number = number;
 	free_one->shown = calloc(1, SICKDISK_FILE_BYTES);
 	free_one->kept = calloc(1, SICKDISK_FILE_BYTES);
+	free_one->clean = calloc(1, SICKDISK_FILE_BYTES);
 	return free_one;
 }
 
@@ -75,6 +77,7 @@ forget(struct image *image)
 {
 	free(image->shown);
 	free(image->kept);
+	free(image->clean);
 	memset(image, 0, sizeof(*image));
 }
 
@@ -85,22 +88,40 @@ fail_with(int error)
 	return -1;
 }
 
+/* The whole file as the cache shows it, with zeros behind; also by a descriptor that reads past it. */
+static void
+read_cache(int fd, uint8_t *to)
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = pread(fd, to, SICKDISK_FILE_BYTES, 0);
+	ck_assert_int_ge(n, 0);
+	memset(to + n, 0, SICKDISK_FILE_BYTES - (size_t)n);
+	close(fd);
+}
+
 /* Writes the dirty blocks of a stretch; one that is lost is clean all the same. */
 static void
 write_blocks(struct image *image, int fd, int64_t from, int64_t to)
 {
-	for (int64_t i = from / SICKDISK_BLOCK_BYTES; i < BLOCKS && i * SICKDISK_BLOCK_BYTES < to; i++) {
-		uint8_t block[SICKDISK_BLOCK_BYTES] = { 0 };
+	static uint8_t cache[SICKDISK_FILE_BYTES];
 
-		if (!image->dirty[i])
+	read_cache(fd, cache);
+	for (int64_t i = from / SICKDISK_BLOCK_BYTES; i < BLOCKS && i * SICKDISK_BLOCK_BYTES < to; i++) {
+		size_t at = (size_t)i * SICKDISK_BLOCK_BYTES;
+
+		if (!image->dirty[i] && memcmp(cache + at, image->clean + at, SICKDISK_BLOCK_BYTES) == 0)
 			continue;
 		image->dirty[i] = false;
+		memcpy(image->clean + at, cache + at, SICKDISK_BLOCK_BYTES);
 		if (happens(sick.lost_blocks)) {
 			image->error = true;
 			continue;
 		}
-		ck_assert_int_ge(pread(fd, block, sizeof(block), i * SICKDISK_BLOCK_BYTES), 0);
-		memcpy(image->shown + i * SICKDISK_BLOCK_BYTES, block, sizeof(block));
+		memcpy(image->shown + at, cache + at, SICKDISK_BLOCK_BYTES);
 		image->unflushed[i] = true;
 	}
 }
@@ -178,6 +199,7 @@ sick_ftruncate(int fd, off_t size)
 		return -1;
 	memset(image->shown + blocks * SICKDISK_BLOCK_BYTES, 0, (size_t)(SICKDISK_FILE_BYTES - blocks * SICKDISK_BLOCK_BYTES));
 	memset(image->kept + blocks * SICKDISK_BLOCK_BYTES, 0, (size_t)(SICKDISK_FILE_BYTES - blocks * SICKDISK_BLOCK_BYTES));
+	memset(image->clean + blocks * SICKDISK_BLOCK_BYTES, 0, (size_t)(SICKDISK_FILE_BYTES - blocks * SICKDISK_BLOCK_BYTES));
 	memset(image->dirty + blocks, 0, sizeof(image->dirty) - (size_t)blocks * sizeof(image->dirty[0]));
 	memset(image->unflushed + blocks, 0, sizeof(image->unflushed) - (size_t)blocks * sizeof(image->unflushed[0]));
 	if (size % SICKDISK_BLOCK_BYTES != 0)
@@ -301,6 +323,7 @@ sickdisk_cut_power(const char *path)
 	ck_assert_int_eq(pwrite(fd, image->kept, (size_t)st.st_size, 0), st.st_size);
 	close(fd);
 	memcpy(image->shown, image->kept, SICKDISK_FILE_BYTES);
+	memcpy(image->clean, image->kept, SICKDISK_FILE_BYTES);
 	memset(image->dirty, 0, sizeof(image->dirty));
 	memset(image->unflushed, 0, sizeof(image->unflushed));
 	image->error = false;

@@ -22,7 +22,7 @@ enum { SIZE = DEVICE_BLOCK_BYTES - 8, RECORDS_MAX = 1000, SOON_MS = 20000, BACK_
 
 static struct broker broker;
 static struct device device;
-static int64_t seeds[RECORDS_MAX];	/* by offset: what was acknowledged there, last */
+static int64_t seeds[RECORDS_MAX];	/* by offset: what was acknowledged there, last; -1 = nothing, or it may be lost */
 static int64_t next_seed;
 static int64_t forced_end;		/* all below it is acknowledged as FORCED, or was before such a record */
 
@@ -70,8 +70,10 @@ expect_forced(int fd)
 	ck_assert_int_eq(wire_read_log(fd, "t", 0, 0, forced_end, MIB, true, &log), forced_end);
 	for (int64_t i = 0; i < forced_end; i++) {
 		ck_assert(wire_next_record(log.data, log.length, &position, true, &record, &good) && good);
-		fill(payload, seeds[i]);
 		ck_assert_uint_eq(record.length, SIZE);
+		if (seeds[i] == -1)
+			continue;
+		fill(payload, seeds[i]);
 		ck_assert_msg(memcmp(record.payload, payload, SIZE) == 0, "record %" PRId64, i);
 	}
 	wire_bytes_free(&log);
@@ -153,14 +155,22 @@ begin(const char *log, int records)
 	return true;
 }
 
-/* What is WRITTEN is acknowledged and lost; what is FORCED is not acknowledged. */
+/*
+ * What is WRITTEN is acknowledged and lost; what is FORCED is not acknowledged. Through a mapping, blocks have been written
+ * with zeros ahead, and are used up first.
+ */
 static void
-produce_until_red(int fd)
+produce_until_red(int fd, bool mapped)
 {
 	device_fill(&device);
+	while (mapped && produce(fd, WIRE_FORCED) == 0)
+		;
 	for (int i = 0; i < 3; i++)
 		produce(fd, WIRE_WRITTEN);
 	ck_assert_int_eq(produce(fd, WIRE_FORCED), WIRE_STORAGE_FAILURE);
+	/* These may be lost, and what was refused may be there instead. */
+	for (int64_t i = forced_end; i < RECORDS_MAX; i++)
+		seeds[i] = -1;
 	ck_assert(broker_wait(is_red, NULL, SOON_MS));
 	ck_assert(broker_wait_metric(&broker, "logbroker_partition_failed", "partition=\"0\"", 1, SOON_MS));
 }
@@ -184,9 +194,9 @@ expect_red(int fd, int64_t high_watermark)
 
 /* The log is open again in the same life of the broker: what the watermark has fallen by was told. */
 static void
-expect_back(int fd, int64_t high_watermark)
+expect_back(int fd, int64_t high_watermark, bool mapped)
 {
-	int64_t end, lost, now;
+	int64_t end = 0, lost = 0, now;
 
 	device_make_room(&device);
 	ck_assert(broker_wait_log(&broker, "partition t-0: is open again", BACK_MS));
@@ -194,12 +204,15 @@ expect_back(int fd, int64_t high_watermark)
 	ck_assert(broker_wait_metric(&broker, "logbroker_partition_failed", "partition=\"0\"", 0, SOON_MS));
 	now = wire_high_watermark(fd, "t", 0);
 	ck_assert_int_ge(now, forced_end);
-	ck_assert_int_lt(now, high_watermark);
-	ck_assert(told_loss(&end, &lost));
-	ck_assert_int_eq(end, now);
-	ck_assert_int_eq(lost, high_watermark - now);
-	ck_assert(broker_wait_metric_least(&broker, "logbroker_recovery_truncated_bytes_total", NULL,
-	    (double)lost * DEVICE_BLOCK_BYTES, SOON_MS));
+	/* Through a mapping the last record may have been written, and no more than zeros behind it be lost. */
+	ck_assert(mapped || now < high_watermark);
+	ck_assert(told_loss(&end, &lost) == (now < high_watermark));
+	if (now < high_watermark) {
+		ck_assert_int_eq(end, now);
+		ck_assert_int_eq(lost, high_watermark - now);
+		ck_assert(broker_wait_metric_least(&broker, "logbroker_recovery_truncated_bytes_total", NULL,
+		    (double)lost * DEVICE_BLOCK_BYTES, SOON_MS));
+	}
 	printf("%" PRId64 " records, %" PRId64 " forced, %" PRId64 " lost\n", high_watermark, forced_end, high_watermark - now);
 }
 
@@ -225,9 +238,14 @@ expect_healthy(int fd)
 
 /* ---- tests ------------------------------------------------------------------------------------------------------ */
 
-/* `_i`: a barrier fails; or the seal of a segment of sixteen records. */
-static const char *const logs[] = { "flush_interval = 1h\n", "flush_interval = 1h\nsegment_bytes = 64KiB\n" };
-enum { LOGS = 2, BEFORE = 46 };
+/* `_i`: a barrier fails; or the seal of a segment of sixteen records; each in both write modes. */
+static const char *const logs[] = {
+	"flush_interval = 1h\n",
+	"flush_interval = 1h\nsegment_bytes = 64KiB\n",
+	"flush_interval = 1h\nwrite_mode = mapped\nsegment_bytes = 16MiB\n",
+	"flush_interval = 1h\nwrite_mode = mapped\nsegment_bytes = 64KiB\n",
+};
+enum { LOGS = 4, MAPPED = 2, BEFORE = 46 };
 
 START_TEST(bug_B3_a_disk_that_loses_what_it_took)
 {
@@ -237,12 +255,12 @@ START_TEST(bug_B3_a_disk_that_loses_what_it_took)
 	if (!begin(logs[_i], BEFORE))
 		return;
 	fd = connect_broker();
-	produce_until_red(fd);
+	produce_until_red(fd, _i >= MAPPED);
 	high_watermark = wire_high_watermark(fd, "t", 0);
 	/* Tried, and no better. */
 	ck_assert(broker_wait_log(&broker, "the log cannot be opened again yet", SOON_MS));
 	expect_red(fd, high_watermark);
-	expect_back(fd, high_watermark);
+	expect_back(fd, high_watermark, _i >= MAPPED);
 	expect_healthy(fd);
 }
 END_TEST
@@ -257,7 +275,7 @@ START_TEST(bug_B3_a_worker_killed_with_such_a_disk)
 		return;
 	fd = connect_broker();
 	victim = broker_worker_of(&broker, "t", 0);
-	produce_until_red(fd);
+	produce_until_red(fd, _i >= MAPPED);
 	high_watermark = wire_high_watermark(fd, "t", 0);
 	for (int i = 0; i < 2; i++) {
 		kill(victim, SIGKILL);
@@ -267,23 +285,23 @@ START_TEST(bug_B3_a_worker_killed_with_such_a_disk)
 		fd = connect_broker();
 		expect_red(fd, high_watermark);
 	}
-	expect_back(fd, high_watermark);
+	expect_back(fd, high_watermark, _i >= MAPPED);
 	expect_healthy(fd);
 }
 END_TEST
 
-/* `_i`: log, and whether the broker is killed or stopped. */
+/* Killed, or stopped. */
 START_TEST(bug_B3_a_broker_started_anew_with_such_a_disk)
 {
 	int64_t high_watermark;
 	int fd;
 
-	if (!begin(logs[_i % LOGS], BEFORE))
+	if (!begin(logs[_i], BEFORE))
 		return;
 	fd = connect_broker();
-	produce_until_red(fd);
+	produce_until_red(fd, _i >= MAPPED);
 	close(fd);
-	if (_i / LOGS == 0)
+	if (_i % 2 == 0)
 		broker_kill(&broker);
 	else
 		broker_stop(&broker);
@@ -292,10 +310,10 @@ START_TEST(bug_B3_a_broker_started_anew_with_such_a_disk)
 	fd = connect_broker();
 	expect_forced(fd);
 	ck_assert_int_ge(wire_high_watermark(fd, "t", 0), forced_end);
-	produce_until_red(fd);
+	produce_until_red(fd, _i >= MAPPED);
 	high_watermark = wire_high_watermark(fd, "t", 0);
 	expect_red(fd, high_watermark);
-	expect_back(fd, high_watermark);
+	expect_back(fd, high_watermark, _i >= MAPPED);
 	expect_healthy(fd);
 }
 END_TEST
@@ -335,7 +353,7 @@ START_TEST(bug_B3_a_worker_killed_while_its_barrier_fails)
 	close(fd);
 	fd = connect_broker();
 	expect_forced(fd);
-	expect_back(fd, high_watermark);
+	expect_back(fd, high_watermark, false);
 	expect_healthy(fd);
 	wire_bytes_free(&request);
 }
@@ -350,7 +368,7 @@ suite(void)
 	tcase_set_timeout(tc, 240);
 	tcase_add_loop_test(tc, bug_B3_a_disk_that_loses_what_it_took, 0, LOGS);
 	tcase_add_loop_test(tc, bug_B3_a_worker_killed_with_such_a_disk, 0, LOGS);
-	tcase_add_loop_test(tc, bug_B3_a_broker_started_anew_with_such_a_disk, 0, 2 * LOGS);
+	tcase_add_loop_test(tc, bug_B3_a_broker_started_anew_with_such_a_disk, 0, LOGS);
 	tcase_add_test(tc, bug_B3_a_worker_killed_while_its_barrier_fails);
 	suite_add_tcase(s, tc);
 	return s;

@@ -130,10 +130,12 @@ END_TEST
 
 /* ---- a sick disk ---- */
 
+/* `_i`: format and write mode, where there are both. */
 static bool
-begin_sick(enum record_format format, int64_t segment_bytes)
+begin_sick(enum record_format format, int64_t segment_bytes, bool mapped)
 {
 	logkit_begin(&kit, format, segment_bytes);
+	kit.settings.mapped = mapped;
 	if (!sickdisk_begin(unit_seed())) {
 		printf("no reads past the page cache below TMPDIR: skipped\n");
 		logkit_end(&kit);
@@ -204,7 +206,7 @@ START_TEST(bug_B3_the_cache_is_not_believed)
 {
 	int fd;
 
-	if (!begin_sick(formats[_i], 1 << 16))
+	if (!begin_sick(formats[_i % FORMATS], 1 << 16, _i / FORMATS > 0))
 		return;
 	fail_with_ten((struct sickdisk){ .lost_blocks = 1000 });
 	/* That is how one would be taken in. */
@@ -231,7 +233,7 @@ END_TEST
 
 START_TEST(what_a_failed_flush_made_the_disk_forget_is_written_again)
 {
-	if (!begin_sick(formats[_i], 1 << 16))
+	if (!begin_sick(formats[_i % FORMATS], 1 << 16, _i / FORMATS > 0))
 		return;
 	fail_with_ten((struct sickdisk){ .lost_flushes = 1000 });
 	ck_assert(sickdisk_same(path, 0, logkit_file_bytes(path), false));
@@ -250,7 +252,7 @@ START_TEST(what_readers_see_is_what_the_disk_has)
 {
 	int64_t end;
 
-	if (!begin_sick(RECORD_PLAIN, 1 << 18))
+	if (!begin_sick(RECORD_PLAIN, 1 << 18, false))
 		return;
 	logkit_append(&kit, 40, 3000);
 	sickdisk_set((struct sickdisk){ .lost_blocks = 30 });
@@ -279,7 +281,7 @@ START_TEST(less_than_was_forced_stays_closed_and_untouched)
 	size_t bytes;
 	uint8_t *before, *after;
 
-	if (!begin_sick(formats[_i], 1 << 16))
+	if (!begin_sick(formats[_i % FORMATS], 1 << 16, _i / FORMATS > 0))
 		return;
 	fail_with_ten((struct sickdisk){ .lost_blocks = 1000 });
 	know(7, true);
@@ -287,7 +289,8 @@ START_TEST(less_than_was_forced_stays_closed_and_untouched)
 		before = logkit_read_file(path, &bytes);
 		ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "ends at offset 5, but 7 had been forced to disk"));
 		after = logkit_read_file(path, &bytes);
-		ck_assert_uint_eq(bytes, 10 * (record_header_bytes(formats[_i]) + RECORD_BYTES));
+		if (!kit.settings.mapped)
+			ck_assert_uint_eq(bytes, 10 * (record_header_bytes(kit.settings.record_format) + RECORD_BYTES));
 		ck_assert_mem_eq(before, after, bytes);
 		free(before);
 		free(after);
@@ -303,7 +306,7 @@ START_TEST(a_disk_that_takes_nothing_new_is_not_used)
 	struct sickdisk sick[] = { { .no_new_files = 1000 }, { .lost_names = 1000 }, { .lost_blocks = 1000 },
 		{ .lost_flushes = 1000 } };
 
-	if (!begin_sick(RECORD_CRC32C, 1 << 16))
+	if (!begin_sick(RECORD_CRC32C, 1 << 16, false))
 		return;
 	logkit_append(&kit, 5, RECORD_BYTES);
 	ck_assert_int_eq(logkit_barrier(&kit), 0);
@@ -324,7 +327,7 @@ END_TEST
 
 START_TEST(the_directory_gets_something_to_force)
 {
-	if (!begin_sick(RECORD_CRC32C, 1 << 16))
+	if (!begin_sick(RECORD_CRC32C, 1 << 16, false))
 		return;
 	fail_with_ten((struct sickdisk){ .lost_blocks = 1000 });
 	know(5, true);
@@ -344,7 +347,7 @@ START_TEST(a_cut_that_failed_leaves_nothing_behind_the_end)
 	int64_t bytes;
 	int fd;
 
-	if (!begin_sick(RECORD_CRC32C, 1 << 16))
+	if (!begin_sick(RECORD_CRC32C, 1 << 16, false))
 		return;
 	logkit_append(&kit, 10, RECORD_BYTES);
 	ck_assert_int_eq(logkit_barrier(&kit), 0);
@@ -375,7 +378,7 @@ END_TEST
 
 START_TEST(without_direct_reads_a_failed_log_stays_closed)
 {
-	if (!begin_sick(RECORD_CRC32C, 1 << 16))
+	if (!begin_sick(RECORD_CRC32C, 1 << 16, false))
 		return;
 	fail_with_ten((struct sickdisk){ .lost_blocks = 1000 });
 	sickdisk_set((struct sickdisk){ .cached_only = true });
@@ -432,6 +435,14 @@ size_given(int64_t as)
 	return 1 + (size_t)((uint64_t)as * 2654435761u >> 7) % 2500;
 }
 
+static bool
+make_room(size_t bytes)
+{
+	if (partition_fit(kit.p, (int64_t)bytes) == PARTITION_ROLL && logkit_roll(&kit, NULL, 0, 0) == -1)
+		return false;
+	return partition_fit(kit.p, (int64_t)bytes) != PARTITION_AHEAD || logkit_upkeep(&kit, (int64_t)bytes) == 0;
+}
+
 static void
 append_given(void)
 {
@@ -440,11 +451,9 @@ append_given(void)
 	uint8_t *record = logkit_batch(kit.settings.record_format, next_given, 1, size_given(next_given), &bytes);
 
 	ck_assert_int_lt(end, OFFSETS_MAX);
-	if (partition_fit(kit.p, (int64_t)bytes) != PARTITION_ROLL || logkit_roll(&kit, NULL, 0, 0) == 0) {
-		if (partition_append(kit.p, record, bytes, 1) == 0)
-			given[end] = next_given;
-		next_given++;
-	}
+	if (make_room(bytes) && partition_append(kit.p, record, bytes, 1) == 0)
+		given[end] = next_given;
+	next_given++;
 	free(record);
 }
 
@@ -537,7 +546,7 @@ START_TEST(bug_B3_what_was_forced_outlives_a_sick_disk)
 {
 	uint32_t state = unit_seed() + (uint32_t)_i;
 
-	if (!begin_sick(RECORD_CRC32C, SMALL_SEGMENT_BYTES))
+	if (!begin_sick(RECORD_CRC32C, SMALL_SEGMENT_BYTES, _i % 2 == 1))
 		return;
 	next_given = 0;
 	live(&state);
@@ -561,10 +570,10 @@ main(void)
 	suite_add_tcase(suite, tests);
 	tcase_add_loop_test(tests, direct_reads_need_no_alignment, 0, 3);
 	tcase_add_test(tests, a_short_direct_read_is_no_end);
-	tcase_add_loop_test(tests, bug_B3_the_cache_is_not_believed, 0, FORMATS);
-	tcase_add_loop_test(tests, what_a_failed_flush_made_the_disk_forget_is_written_again, 0, FORMATS);
+	tcase_add_loop_test(tests, bug_B3_the_cache_is_not_believed, 0, 2 * FORMATS);
+	tcase_add_loop_test(tests, what_a_failed_flush_made_the_disk_forget_is_written_again, 0, 2 * FORMATS);
 	tcase_add_loop_test(tests, what_readers_see_is_what_the_disk_has, 0, 2);
-	tcase_add_loop_test(tests, less_than_was_forced_stays_closed_and_untouched, 0, FORMATS);
+	tcase_add_loop_test(tests, less_than_was_forced_stays_closed_and_untouched, 0, 2 * FORMATS);
 	tcase_add_loop_test(tests, a_disk_that_takes_nothing_new_is_not_used, 0, 4);
 	tcase_add_test(tests, the_directory_gets_something_to_force);
 	tcase_add_test(tests, a_cut_that_failed_leaves_nothing_behind_the_end);

@@ -44,8 +44,8 @@ struct partition_settings {
 enum { PARTITION_WHY_BYTES = 512 };
 
 struct partition_opened {
-	/* NULL: it stays closed. When the log had failed before, this may be one that has failed as well: there is nothing to
-	 * do with it but to read what is known to be forced, until the log can be opened. */
+	/* NULL: it stays closed. When it is known what had been forced, this may be a log that has failed: there is nothing to
+	 * do with it but to read that, until the log can be opened. */
 	struct partition *partition;
 	int64_t truncated_bytes;		/* what recovery has cut */
 	/* When it could not be opened: a force has failed, or the disk could not be read or written past the page cache. To be
@@ -69,7 +69,7 @@ struct partition_known {
 	/* And a force has failed: a force says nothing any more about what was written before, so that is written once more;
 	 * first of all the disk must take something new. Not without from_disk. */
 	bool failed;
-	int64_t shown_end;	/* with `failed`: the high watermark, which stays published until the log is open */
+	int64_t shown_end;	/* with from_disk: the high watermark, which stays published until the log is open */
 };
 
 /*

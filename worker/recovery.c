@@ -781,7 +781,7 @@ change(struct recovery *r, const struct tail *tail)
 static bool
 may_be_read(const struct recovery *r)
 {
-	return r->active != NULL && r->listing->count > 0 && r->known->failed && r->known->published_end >= 0;
+	return r->active != NULL && r->listing->count > 0 && r->known->from_disk && r->known->published_end >= 0;
 }
 
 int

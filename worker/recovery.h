@@ -29,8 +29,8 @@ struct recovery {
 	char *why;			/* PARTITION_WHY_BYTES */
 
 	/* Results. */
-	/* Opened, indexed, forced; one reference. Without success NULL, or, of a log that had failed before, what can be read
-	 * of it meanwhile: only up to known->published_end it is known to be forced. */
+	/* Opened, indexed, forced; one reference. Without success NULL, or, of a log that is read from the disk, what can be
+	 * read of it meanwhile: only up to known->published_end it is known to be forced. */
 	struct segment *active;
 	int64_t first_append_ms, last_append_ms;	/* to the active segment, if it is not empty */
 	struct index_taken index;	/* of the active segment; its file ends in the recovery point, mostly at the end */
