@@ -15,23 +15,6 @@
 #include "worker/sealed_list.h"
 #include "worker/syscalls.h"
 
-enum { BASE_DIGITS = 20 };
-
-/* The offset in a name's first 20 characters; -1 when they are not 20 digits of one. */
-static int64_t
-parse_base(const char *name)
-{
-	int64_t base = 0;
-
-	for (int i = 0; i < BASE_DIGITS; i++) {
-		if (name[i] < '0' || name[i] > '9')
-			return -1;
-		if (__builtin_mul_overflow(base, 10, &base) || __builtin_add_overflow(base, name[i] - '0', &base))
-			return -1;
-	}
-	return base;
-}
-
 /* Is it ".cut" or ".cut.N"? */
 static bool
 is_cut(const char *suffix)
@@ -142,8 +125,8 @@ static int
 add_entry(struct listing *listing, int dir_fd, const struct listener *listener, const struct dirent *entry)
 {
 	const char *name = entry->d_name;
-	int64_t base = parse_base(name);
-	const char *suffix = base == -1 ? "" : name + BASE_DIGITS;
+	int64_t base = segment_parse_base(name);
+	const char *suffix = base == -1 ? "" : name + SEGMENT_BASE_DIGITS;
 	bool index = strcmp(suffix, ".index") == 0;
 	struct stat st;
 

@@ -40,6 +40,20 @@ segment_temporary_name(char *to, int64_t base)
 	snprintf(to, SEGMENT_NAME_BYTES, "%020" PRId64 ".log.tmp", base);
 }
 
+int64_t
+segment_parse_base(const char *name)
+{
+	int64_t base = 0;
+
+	for (int i = 0; i < SEGMENT_BASE_DIGITS; i++) {
+		if (name[i] < '0' || name[i] > '9')
+			return -1;
+		if (__builtin_mul_overflow(base, 10, &base) || __builtin_add_overflow(base, name[i] - '0', &base))
+			return -1;
+	}
+	return base;
+}
+
 struct segment *
 segment_new(int fd, int64_t base, enum record_format format, int64_t index_interval_bytes)
 {

@@ -38,11 +38,15 @@ struct segment {
 enum {
 	SEGMENT_NAME_BYTES = 48,
 	SEGMENT_FILE_MODE = 0640,
+	SEGMENT_BASE_DIGITS = 20,
 };
 
 /* Names in the partition's directory, into SEGMENT_NAME_BYTES: "<20 digits>.log", and "<20 digits>.log.tmp". */
 void segment_name(char *to, int64_t base);
 void segment_temporary_name(char *to, int64_t base);
+
+/* The offset that a name begins with; -1 when its first 20 characters are not the digits of one. */
+int64_t segment_parse_base(const char *name);
 
 /* A segment without records, with one reference, the caller's. Takes over fd, of which from now on the kernel reads only
  * what is asked for, without a note of the time; or NULL, and fd stays the caller's. */

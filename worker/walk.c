@@ -24,10 +24,13 @@ static const int64_t SUMMED_FREELY_BYTES = (int64_t)1 << 30;
 static const int64_t SUMMED_MAX_BYTES = (int64_t)1 << 34;
 
 int
-walk_open(struct walk *walk, int fd, enum record_format format, int64_t file_bytes)
+walk_open(struct walk *walk, int fd, enum record_format format, int64_t position, int64_t file_bytes)
 {
-	*walk = (struct walk){ .format = format, .file_bytes = file_bytes };
-	return piece_init(&walk->piece, fd, file_bytes);
+	*walk = (struct walk){ .format = format, .file_bytes = file_bytes, .position = position };
+	if (piece_init(&walk->piece, fd, file_bytes) == -1)
+		return -1;
+	piece_move(&walk->piece, position);
+	return 0;
 }
 
 void

@@ -44,8 +44,8 @@ struct walk_step {
 	int64_t content_end;		/* of the last one: position behind what is not just zeros */
 };
 
-/* Returns 0, or -1 with errno ENOMEM. The descriptor stays the caller's. */
-int walk_open(struct walk *walk, int fd, enum record_format format, int64_t file_bytes);
+/* Begins at a position where a record should begin. Returns 0, or -1 with errno ENOMEM. The descriptor stays the caller's. */
+int walk_open(struct walk *walk, int fd, enum record_format format, int64_t position, int64_t file_bytes);
 void walk_close(struct walk *walk);
 
 /* Returns 0, or -1 with errno ENOMEM. */
