@@ -36,12 +36,22 @@ static const struct verb verbs[] = {
 	{ "ping", "", "ask the broker for a sign of life, and say how long it took",
 	    "  logbroker -b unix:/run/logbroker/broker.sock --timeout 2s ping\n",
 	    VERB_PING, 0, 0, verb_ping },
+	{ "dump", "PATH...", "show the records of segment files, partitions' directories or data directories",
+	    "  logbroker dump /var/lib/logbroker/events-0\n"
+	    "  logbroker dump --payload --from 1000 -n 10 /var/lib/logbroker/events-0\n"
+	    "  logbroker dump --framing len32 saved.cut | logbroker produce --framing len32 events\n",
+	    VERB_DUMP, 1, INT32_MAX, verb_dump },
+	{ "verify", "PATH...", "check every record of segment files, partitions' directories or data directories",
+	    "  logbroker verify /var/lib/logbroker\n"
+	    "  logbroker verify -o json /var/lib/logbroker/events-0\n",
+	    VERB_VERIFY, 1, INT32_MAX, verb_verify },
+	{ "repair", "PATH...", "show what a broker's start would cut off the ends of logs, or do it",
+	    "  logbroker repair /var/lib/logbroker\n"
+	    "  logbroker repair --apply /var/lib/logbroker/events-0\n",
+	    VERB_REPAIR, 1, INT32_MAX, verb_repair },
 	{ .name = "tail" },
 	{ .name = "status" },
 	{ .name = "bench" },
-	{ .name = "dump" },
-	{ .name = "verify" },
-	{ .name = "repair" },
 	{ .name = "restart-worker" },
 	{ .name = "reload" },
 	{ .name = NULL },
@@ -55,7 +65,7 @@ print_program_help(void)
 		if (verb->run != NULL)
 			printf("  %-8s %-18s %s\n", verb->name, verb->operands, verb->summary);
 	}
-	printf("\nOptions of every verb:\n");
+	printf("\nOptions of every verb (-b and --timeout: of those that talk to a broker):\n");
 	options_print(NULL);
 	printf("\nlogbroker VERB -h tells about one verb, man logbroker about everything.\n");
 }

@@ -104,10 +104,13 @@ set_timeout(struct options *options, const char *value)
 static const char *
 set_output(struct options *options, const char *value)
 {
-	(void)options;
-	if (strcmp(value, "json") == 0 || strcmp(value, "jsonl") == 0)
-		return not_supported;
-	return strcmp(value, "text") == 0 ? NULL : "must be text";
+	static const char *const forms[] = { "text", "json", "jsonl", NULL };
+	int form = find_word(forms, value);
+
+	if (form < 0)
+		return "must be text, json or jsonl";
+	options->output = (enum options_output)form;
+	return NULL;
 }
 
 static const char *
@@ -241,6 +244,48 @@ set_on_gap(struct options *options, const char *value)
 	return NULL;
 }
 
+static const char *
+set_from_offset(struct options *options, const char *value)
+{
+	options->from = OPTIONS_FROM_OFFSET;
+	if (read_whole_number(value, INT64_MAX, &options->from_number) != 0)
+		return "must be an offset";
+	return NULL;
+}
+
+static const char *
+set_format(struct options *options, const char *value)
+{
+	static const char *const formats[] = { [RECORD_PLAIN] = "plain", [RECORD_CRC32C] = "crc32c", NULL };
+
+	options->format = find_word(formats, value);
+	return options->format < 0 ? "must be crc32c or plain" : NULL;
+}
+
+static const char *
+set_payload(struct options *options, const char *value)
+{
+	(void)value;
+	options->payload = true;
+	return NULL;
+}
+
+static const char *
+set_dump_framing(struct options *options, const char *value)
+{
+	options->framed = true;
+	return set_framing(options, value);
+}
+
+static const char *
+set_apply(struct options *options, const char *value)
+{
+	(void)value;
+	options->apply = true;
+	return NULL;
+}
+
+/* Several options may have one name, for different verbs. */
 struct option {
 	const char *name;	/* with its dashes; one letter behind one dash, a word behind two */
 	const char *argument;	/* NULL: takes none */
@@ -260,38 +305,66 @@ static const struct option option_table[] = {
 	{ "--offsets", NULL, VERB_PRODUCE, set_offsets, "print partition and offset of each acknowledged record" },
 	{ "--from", "WHERE", VERB_READERS, set_from, "earliest, latest, an offset, or -N: the last N [earliest; follow: latest]" },
 	{ "--to", "WHERE", VERB_READERS, set_to, "end (as it is at the start), never, or an offset [end; follow: never]" },
-	{ "-n", "MAX", VERB_READERS, set_count, "stop after MAX records" },
+	{ "--from", "OFFSET", VERB_DUMP, set_from_offset, "begin with the record at OFFSET" },
+	{ "-n", "MAX", VERB_READERS | VERB_DUMP, set_count, "stop after MAX records" },
 	{ "--checkpoint", "FILE", VERB_READERS | VERB_TOPICS, NULL, NULL },
 	{ "--max-bytes", "SIZE", VERB_READERS, set_max_bytes, "bytes to ask for at a time [1MiB]" },
 	{ "--on-gap", "WHAT", VERB_READERS, set_on_gap,
 	    "fail, earliest or latest: when the wanted offset is gone [fail]" },
 	{ "--framing", "FRAMING", VERB_PRODUCE | VERB_READERS, set_framing, "lines, nul, len32 or none [lines]" },
-	{ "-b", "ADDR", VERB_ALL, set_address, "broker: host:port, [v6]:port or unix:/path [127.0.0.1:9092]" },
-	{ "--timeout", "TIME", VERB_ALL, set_timeout, "give up after TIME without progress [30s]" },
-	{ "-o", "FORMAT", VERB_ALL, set_output, "text is the only one so far [text]" },
-	{ "--control", "PATH", VERB_ALL, NULL, NULL },
+	{ "--payload", NULL, VERB_DUMP, set_payload, "show the payloads too" },
+	{ "--framing", "FRAMING", VERB_DUMP, set_dump_framing,
+	    "write the payloads and nothing else: lines, nul, len32 or none" },
+	{ "--format", "FORMAT", VERB_OFFLINE, set_format, "crc32c or plain: what the records are [what the log tells]" },
+	{ "--apply", NULL, VERB_REPAIR, set_apply, "do it; otherwise the plan is shown and nothing changed" },
+	{ "-b", "ADDR", VERB_ONLINE, set_address, "broker: host:port, [v6]:port or unix:/path [127.0.0.1:9092]" },
+	{ "--timeout", "TIME", VERB_ONLINE, set_timeout, "give up after TIME without progress [30s]" },
+	{ "-o", "FORMAT", VERB_ONLINE, set_output, "text is the only one so far [text]" },
+	{ "-o", "FORMAT", VERB_OFFLINE, set_output, "text, json or jsonl [text]" },
+	{ "--control", "PATH", VERB_ONLINE, NULL, NULL },
 	{ "-h", NULL, VERB_ALL, NULL, "this help" },
 	{ "--version", NULL, VERB_ALL, NULL, "name and version" },
 };
 enum { OPTION_COUNT = sizeof(option_table) / sizeof(option_table[0]) };
 
 /* The option that `text` begins with; *attached becomes the value that is written in the same word, or NULL. */
-static const struct option *
-find_option(const char *text, const char **attached)
+static bool
+is_option(const struct option *option, const char *text, const char **attached)
 {
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
-		const char *name = option_table[i].name;
-		size_t length = strlen(name);
-		bool is_word = name[1] == '-';
+	size_t length = strlen(option->name);
+	bool is_word = option->name[1] == '-';
 
-		if (strncmp(text, name, length) != 0)
-			continue;
-		if (text[length] != '\0' && is_word && text[length] != '=')
-			continue;
-		*attached = text[length] == '\0' ? NULL : text + length + is_word;
-		return &option_table[i];
+	if (strncmp(text, option->name, length) != 0)
+		return false;
+	if (text[length] != '\0' && is_word && text[length] != '=')
+		return false;
+	*attached = text[length] == '\0' ? NULL : text + length + is_word;
+	return true;
+}
+
+/* That of the verb (NULL: any), or another verb's of that name. */
+static const struct option *
+find_option(const char *text, const struct verb *verb, const char **attached)
+{
+	const struct option *found = NULL;
+
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		const struct option *option = &option_table[i];
+		bool fits = verb == NULL || (option->verbs & verb->bit) != 0;
+
+		if ((fits || found == NULL) && is_option(option, text, attached))
+			found = option;
+		if (fits && found == option)
+			break;
 	}
-	return NULL;
+	return found;
+}
+
+/* May it stand ahead of the verb? */
+static bool
+is_for_all(const struct option *option)
+{
+	return (option->verbs & VERB_ONLINE) == VERB_ONLINE;
 }
 
 static const struct verb *
@@ -334,14 +407,14 @@ static enum options_wish
 read_option(char **argv, int argc, int *i, const struct verb *verb, struct options *options)
 {
 	const char *attached = NULL;
-	const struct option *option = find_option(argv[*i], &attached);
+	const struct option *option = find_option(argv[*i], verb, &attached);
 
 	if (strcmp(argv[*i], "--help") == 0 || strcmp(argv[*i], "-h") == 0)
 		return OPTIONS_HELP;
 	if (strcmp(argv[*i], "--version") == 0)
 		return OPTIONS_VERSION;
 	if (option == NULL || (verb != NULL && (option->verbs & verb->bit) == 0) ||
-	    (verb == NULL && option->verbs != VERB_ALL)) {
+	    (verb == NULL && !is_for_all(option))) {
 		tool_say("%s%sthere is no option '%s'%s", verb != NULL ? verb->name : "", verb != NULL ? ": " : "",
 		    argv[*i], verb != NULL || option == NULL ? "" : " ahead of the verb; write it behind");
 		return OPTIONS_WRONG;
@@ -364,8 +437,8 @@ static void
 set_defaults(struct options *options)
 {
 	*options = (struct options){
-		.timeout_ns = 30 * (int64_t)CLOCK_NS_PER_S,
 		.partition = -1,
+		.format = -1,
 		.ack = CODEC_ACK_WRITTEN,
 		.batch_records = INT32_MAX,
 		.framing = FRAMING_LINES,
@@ -387,6 +460,13 @@ set_verb_defaults(const struct verb *verb, struct options *options)
 	}
 }
 
+static void
+choose_timeout(struct options *options)
+{
+	if (options->timeout_ns == 0)
+		options->timeout_ns = 30 * (int64_t)CLOCK_NS_PER_S;
+}
+
 static enum options_wish
 choose_address(struct options *options)
 {
@@ -403,15 +483,33 @@ choose_address(struct options *options)
 	return OPTIONS_WRONG;
 }
 
+/* What is said of two options, or of one and the verb; NULL: nothing is wrong. */
+static const char *
+find_contradiction(const struct verb *verb, const struct options *options)
+{
+	int placements = (options->partition >= 0) + (options->key != NULL) + (options->key_delimiter != NULL);
+	bool offline = (verb->bit & VERB_OFFLINE) != 0;
+
+	if (placements > 1)
+		return "only one of -p, -k and --key-delim can choose the partition";
+	if (options->offsets && options->ack == CODEC_ACK_NONE)
+		return "--offsets needs answers, and with -a none there are none";
+	if (!offline && options->output != OPTIONS_OUTPUT_TEXT)
+		return "of this verb -o json and -o jsonl are not supported in this version";
+	if (offline && (options->address != NULL || options->timeout_ns != 0))
+		return "-b and --timeout are of no use to a verb that reads files";
+	if (options->framed && (options->payload || options->output != OPTIONS_OUTPUT_TEXT))
+		return "with --framing nothing but payloads is written: no --payload, no -o";
+	return NULL;
+}
+
 static enum options_wish
 check_together(const struct verb *verb, const struct options *options)
 {
-	int placements = (options->partition >= 0) + (options->key != NULL) + (options->key_delimiter != NULL);
+	const char *contradiction = find_contradiction(verb, options);
 
-	if (placements > 1)
-		tool_say("only one of -p, -k and --key-delim can choose the partition");
-	else if (options->offsets && options->ack == CODEC_ACK_NONE)
-		tool_say("--offsets needs answers, and with -a none there are none");
+	if (contradiction != NULL)
+		tool_say("%s", contradiction);
 	else if (options->operand_count < verb->operands_min || options->operand_count > verb->operands_max)
 		tool_say("usage: logbroker %s [options] %s (logbroker %s -h tells more)", verb->name, verb->operands,
 		    verb->name);
@@ -449,7 +547,8 @@ options_read(int argc, char **argv, const struct verb *verbs, const struct verb 
 		return OPTIONS_WRONG;
 	}
 	wish = check_together(*verb, options);
-	return wish == OPTIONS_RUN ? choose_address(options) : wish;
+	choose_timeout(options);
+	return wish == OPTIONS_RUN && ((*verb)->bit & VERB_ONLINE) != 0 ? choose_address(options) : wish;
 }
 
 void
@@ -459,7 +558,7 @@ options_print(const struct verb *verb)
 		const struct option *option = &option_table[i];
 		char left[32];
 
-		if (option->help == NULL || (verb == NULL ? option->verbs != VERB_ALL : !(option->verbs & verb->bit)))
+		if (option->help == NULL || (verb == NULL ? !is_for_all(option) : !(option->verbs & verb->bit)))
 			continue;
 		snprintf(left, sizeof(left), "%s%s%s", option->name, option->argument != NULL ? " " : "",
 		    option->argument != NULL ? option->argument : "");

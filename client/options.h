@@ -14,11 +14,13 @@
 
 enum options_from { OPTIONS_FROM_EARLIEST, OPTIONS_FROM_LATEST, OPTIONS_FROM_OFFSET, OPTIONS_FROM_LAST };
 enum options_to { OPTIONS_TO_END, OPTIONS_TO_OFFSET, OPTIONS_TO_NEVER };
+enum options_output { OPTIONS_OUTPUT_TEXT, OPTIONS_OUTPUT_JSON, OPTIONS_OUTPUT_JSONL };
 enum options_gap { OPTIONS_GAP_FAIL, OPTIONS_GAP_EARLIEST, OPTIONS_GAP_LATEST };
 
 struct options {
 	const char *address;
 	int64_t timeout_ns;
+	enum options_output output;
 
 	/* produce */
 	int32_t partition;		/* -1: not given */
@@ -40,6 +42,12 @@ struct options {
 	int32_t max_bytes;
 	enum options_gap on_gap;
 
+	/* dump, verify, repair */
+	int format;			/* enum record_format; -1: not given */
+	bool payload;
+	bool framed;			/* dump: nothing but payloads, by `framing` */
+	bool apply;
+
 	char *const *operands;		/* what is left of the command line */
 	int32_t operand_count;
 };
@@ -55,7 +63,10 @@ struct verb {
 };
 
 enum { VERB_PRODUCE = 1, VERB_CONSUME = 2, VERB_REPLAY = 4, VERB_FOLLOW = 8, VERB_TOPICS = 16, VERB_PING = 32,
-	VERB_READERS = VERB_CONSUME | VERB_REPLAY | VERB_FOLLOW, VERB_ALL = 63 };
+	VERB_DUMP = 64, VERB_VERIFY = 128, VERB_REPAIR = 256,
+	VERB_READERS = VERB_CONSUME | VERB_REPLAY | VERB_FOLLOW,
+	VERB_ONLINE = VERB_PRODUCE | VERB_READERS | VERB_TOPICS | VERB_PING,	/* those that talk to a broker */
+	VERB_OFFLINE = VERB_DUMP | VERB_VERIFY | VERB_REPAIR, VERB_ALL = VERB_ONLINE | VERB_OFFLINE };
 
 enum options_wish {
 	OPTIONS_RUN,		/* *verb and *options are complete */

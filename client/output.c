@@ -117,6 +117,17 @@ output_advance(struct output *output, size_t bytes)
 }
 
 void
+output_put(struct output *output, const void *bytes, size_t size)
+{
+	uint8_t *room = output_room(output, size);
+
+	if (room == NULL || size == 0)
+		return;
+	memcpy(room, bytes, size);
+	output_advance(output, size);
+}
+
+void
 output_print(struct output *output, const char *format, ...)
 {
 	char *room = (char *)output_room(output, OUTPUT_LINE_BYTES);

@@ -25,6 +25,7 @@ void output_free(struct output *output);
 uint8_t *output_room(struct output *output, size_t bytes);
 void output_advance(struct output *output, size_t bytes);
 
+void output_put(struct output *output, const void *bytes, size_t size);
 void output_print(struct output *output, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Returns 0, or -1 when nothing that is put can arrive any more (closed or failed). */

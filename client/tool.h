@@ -63,5 +63,8 @@ int verb_produce(const struct options *options);
 int verb_consume(const struct options *options);
 int verb_topics(const struct options *options);
 int verb_ping(const struct options *options);
+int verb_dump(const struct options *options);
+int verb_verify(const struct options *options);
+int verb_repair(const struct options *options);
 
 #endif

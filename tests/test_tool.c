@@ -132,9 +132,9 @@ START_TEST(exit_2_wrong_usage_is_told)
 }
 END_TEST
 
-static const char *const not_built[] = { "tail t", "status", "bench produce", "dump x", "verify x", "repair x",
-	"restart-worker 0", "reload", "produce --linger 5ms t", "consume --checkpoint f t", "consume --from checkpoint t",
-	"topics --checkpoint f", "-o json ping", "-o jsonl topics", "consume -o jsonl t", "--control /x ping",
+static const char *const not_built[] = { "tail t", "status", "bench produce", "restart-worker 0", "reload",
+	"produce --linger 5ms t", "consume --checkpoint f t", "consume --from checkpoint t", "topics --checkpoint f",
+	"-o json ping", "-o jsonl topics", "consume -o jsonl t", "--control /x ping",
 	"status -h", "tail -h" };
 
 START_TEST(exit_2_what_is_not_built_is_refused_by_name)
@@ -155,7 +155,8 @@ END_TEST
 
 START_TEST(help_of_every_verb_has_synopsis_and_examples)
 {
-	static const char *const verbs[] = { "produce", "consume", "replay", "follow", "topics", "ping" };
+	static const char *const verbs[] = { "produce", "consume", "replay", "follow", "topics", "ping",
+		"dump", "verify", "repair" };
 
 	run_tool(&run, NULL, "-h", "", 0);
 	expect_code(0);
@@ -195,7 +196,8 @@ add_option(char *set, size_t size, const char *option, size_t length)
 static void
 options_of_program(char *set, size_t size)
 {
-	static const char *const helps[] = { "produce -h", "consume -h", "replay -h", "follow -h", "topics -h", "ping -h" };
+	static const char *const helps[] = { "produce -h", "consume -h", "replay -h", "follow -h", "topics -h", "ping -h",
+		"dump -h", "verify -h", "repair -h" };
 
 	for (size_t i = 0; i < sizeof helps / sizeof helps[0]; i++) {
 		struct run help = { 0 };

@@ -53,7 +53,7 @@ walk_over(enum record_format format)
 	struct walk walk;
 	int64_t position = 0;
 
-	ck_assert_int_eq(walk_open(&walk, fd, format, segment_file_bytes(fd)), 0);
+	ck_assert_int_eq(walk_open(&walk, fd, format, 0, segment_file_bytes(fd)), 0);
 	for (step_count = 0; step_count < STEPS_MAX; step_count++) {
 		struct walk_step *step = &steps[step_count];
 		size_t bytes;
@@ -306,7 +306,7 @@ START_TEST(a_file_that_shrinks_ends_where_it_ends)
 	struct walk walk;
 
 	put(batch, bytes);
-	ck_assert_int_eq(walk_open(&walk, fd, RECORD_CRC32C, (int64_t)bytes + 1000000), 0);
+	ck_assert_int_eq(walk_open(&walk, fd, RECORD_CRC32C, 0, (int64_t)bytes + 1000000), 0);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(walk_next(&walk, &step), 0);
 		ck_assert_int_eq(step.kind, WALK_RECORD);
@@ -466,7 +466,7 @@ START_TEST(memory_that_is_out_is_told)
 	uint8_t *batch = logkit_batch(RECORD_CRC32C, 0, 3, SIZE, &bytes);
 
 	put(batch, bytes);
-	ck_assert_int_eq(walk_open(&walk, fd, RECORD_CRC32C, (int64_t)bytes), 0);
+	ck_assert_int_eq(walk_open(&walk, fd, RECORD_CRC32C, 0, (int64_t)bytes), 0);
 	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = 1, .error = ENOMEM, .sticky = true });
 	ck_assert_int_eq(walk_next(&walk, &step), -1);
 	ck_assert_int_eq(errno, ENOMEM);

@@ -1,0 +1,678 @@
+/* Examining a log, see examine.h. */
+#include "client/examine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "worker/evidence.h"
+#include "worker/listing.h"
+#include "worker/scan.h"
+#include "worker/segment.h"
+#include "worker/walk.h"
+
+enum {
+	LOOKS_MAX = 20,		/* at one segment: what is different each time is at work, not damaged */
+	ALIKE_RUNNING = 4,	/* looks at the last segment that must have found the same as the one before */
+	COMPARE_BYTES = 64 * 1024,
+	BEGIN_BYTES = 4096,	/* of a file that holds records: something in it is not zero */
+};
+
+/* Too many or too few records at a segment's end: not told yet, since the next segment may only have a wrong name. */
+struct pending {
+	struct finding finding;
+	int64_t base;		/* of the segment; -1 = nothing is pending */
+};
+
+struct examiner {
+	struct examine *e;
+	struct listing listing;		/* as last read */
+	int64_t last;			/* base of the last segment with content at the first look: the end of the work */
+	int64_t active;			/* base of the empty segment behind it that is the active one; -1 = none is */
+	int64_t original;		/* base of a segment, and of the last of its copies behind it, which are left out */
+	int64_t copied;
+	struct pending pending;
+};
+
+/* ---- telling ---- */
+
+static void
+tell(struct examiner *x, struct finding *finding, const char *name)
+{
+	finding->name = name;
+	x->e->findings[finding_weight(finding->kind)]++;
+	x->e->found(x->e->found_with, finding);
+}
+
+static void
+tell_segment(struct examiner *x, struct finding *finding, int64_t base)
+{
+	char name[SEGMENT_NAME_BYTES];
+
+	segment_name(name, base);
+	tell(x, finding, name);
+}
+
+static struct finding
+new_finding(enum finding_kind kind)
+{
+	return (struct finding){ .kind = kind, .position = -1, .offset = -1, .bytes = -1, .records = -1, .other = -1 };
+}
+
+static bool
+is_running(const struct examiner *x)
+{
+	return x->e->running(x->e->running_with);
+}
+
+static void
+note_entry(void *with, enum listing_kind kind, const char *entry, const char *why)
+{
+	static const enum finding_kind kinds[] = { [LISTING_FOREIGN] = FINDING_FOREIGN,
+		[LISTING_LEFTOVER] = FINDING_LEFTOVER, [LISTING_CUT] = FINDING_CUT_COPY };
+	struct finding finding = new_finding(kinds[kind]);
+	struct examiner *x = with;
+	struct stat st;
+
+	if (x->e->only != -1 || (kind == LISTING_LEFTOVER && is_running(x)))
+		return;
+	if (fstatat(x->e->dir_fd, entry, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		finding.bytes = st.st_size;
+	finding.why = why;
+	tell(x, &finding, entry);
+}
+
+static void
+ignore_entry(void *with, enum listing_kind kind, const char *entry, const char *why)
+{
+	(void)with;
+	(void)kind;
+	(void)entry;
+	(void)why;
+}
+
+/* ---- the directory ---- */
+
+/* No log gets as far as offsets that a file of this size could lead beyond. */
+static void
+drop_impossible(struct examiner *x, bool first_time)
+{
+	struct listing *listing = &x->listing;
+
+	while (listing->count > 0) {
+		const struct listing_segment *last = &listing->segments[listing->count - 1];
+		struct finding finding = new_finding(FINDING_FOREIGN);
+
+		if (last->base <= INT64_MAX - last->bytes)
+			break;
+		finding.why = "no log has so many records";
+		if (first_time && x->e->only == -1)
+			tell_segment(x, &finding, last->base);
+		listing_remove(listing, listing->count - 1);
+	}
+}
+
+/* Nothing but zeros: a segment that is preallocated and has no record yet. What cannot be read has content. */
+static bool
+holds_zeros_only(int dir_fd, const struct listing_segment *segment)
+{
+	int fd = segment_open_file(dir_fd, segment->base, O_RDONLY);
+	int64_t begin_bytes = segment->bytes < BEGIN_BYTES ? segment->bytes : BEGIN_BYTES;
+	bool zeros;
+
+	if (fd == -1)
+		return false;
+	zeros = scan_content_end(fd, 0, begin_bytes) == 0 && scan_content_end(fd, begin_bytes, segment->bytes) == begin_bytes;
+	close(fd);
+	return zeros;
+}
+
+/* From here on, those at the end that have no records are empty. */
+static void
+empty_preallocated(const struct listing *listing, int dir_fd)
+{
+	for (size_t i = listing->count; i-- > 0;) {
+		struct listing_segment *segment = &listing->segments[i];
+
+		if (segment->bytes == 0)
+			continue;
+		if (!holds_zeros_only(dir_fd, segment))
+			break;
+		segment->bytes = 0;
+	}
+}
+
+static int
+read_directory(struct examiner *x, bool first_time)
+{
+	struct listing listing;
+
+	if (listing_read_noting(&listing, x->e->dir_fd, first_time ? note_entry : ignore_entry, x) == -1)
+		return -1;
+	listing_free(&x->listing);
+	x->listing = listing;
+	drop_impossible(x, first_time);
+	empty_preallocated(&x->listing, x->e->dir_fd);
+	return 0;
+}
+
+/* The first segment with content from that base on; NULL: there is none. */
+static const struct listing_segment *
+find_from(const struct examiner *x, int64_t base)
+{
+	size_t low = 0, high = x->listing.count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (x->listing.segments[middle].base < base)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < x->listing.count; low++) {
+		const struct listing_segment *segment = &x->listing.segments[low];
+		bool copy = segment->base > x->original && segment->base <= x->copied;
+
+		if (segment->bytes > 0 && !copy)
+			return segment;
+	}
+	return NULL;
+}
+
+static int64_t
+base_behind(const struct examiner *x, int64_t base)
+{
+	const struct listing_segment *next = find_from(x, base + 1);
+
+	return next == NULL ? -1 : next->base;
+}
+
+/* ---- the format ---- */
+
+/* Sums that fit are no accident; lengths without sums can be, unless they lead exactly to the end. */
+static int
+look_for_sums(int fd, enum evidence *evidence)
+{
+	enum evidence exact = EVIDENCE_NONE;
+	struct look look;
+
+	if (evidence_of_file(fd, segment_file_bytes(fd), true, &exact) == 0 && exact == EVIDENCE_PLAIN)
+		return 0;
+	if (look_at(&look, fd, RECORD_CRC32C, 0, -1, NULL) == -1)
+		return errno == ENOMEM ? -1 : 0;
+	if (look.records > 0)
+		*evidence = EVIDENCE_CRC32C;
+	return 0;
+}
+
+/* The evidence of a file that may be torn. */
+static int
+evidence_of_open(int fd, enum evidence *evidence)
+{
+	if (evidence_of_file(fd, segment_file_bytes(fd), false, evidence) == -1)
+		*evidence = EVIDENCE_NONE;
+	return *evidence == EVIDENCE_CRC32C ? 0 : look_for_sums(fd, evidence);
+}
+
+static int
+evidence_of_last(const struct listing *listing, size_t last, int dir_fd, enum evidence *evidence)
+{
+	int fd = segment_open_file(dir_fd, listing->segments[last].base, O_RDONLY);
+	int done;
+
+	*evidence = EVIDENCE_NONE;
+	if (fd == -1)
+		return 0;
+	done = evidence_of_open(fd, evidence);
+	close(fd);
+	return done;
+}
+
+static void
+conclude(int format, enum evidence evidence, enum record_format *record_format, bool *told)
+{
+	*told = format != -1 || evidence == EVIDENCE_PLAIN || evidence == EVIDENCE_CRC32C;
+	if (format != -1)
+		*record_format = (enum record_format)format;
+	else
+		*record_format = evidence == EVIDENCE_PLAIN ? RECORD_PLAIN : RECORD_CRC32C;
+}
+
+/* The same evidence as recovery's: of the sealed segments, the newest first, then of the last one. */
+static int
+evidence_of_log(const struct listing *listing, int dir_fd, enum evidence *evidence)
+{
+	size_t last = listing->count;
+
+	*evidence = EVIDENCE_NONE;
+	while (last > 0 && listing->segments[last - 1].bytes == 0)
+		last--;
+	if (last-- == 0)
+		return 0;
+	for (size_t i = last; i-- > 0 && *evidence == EVIDENCE_NONE;)
+		if (listing->segments[i].bytes > 0)
+			*evidence = evidence_of_sealed(dir_fd, listing->segments[i].base);
+	return *evidence == EVIDENCE_NONE ? evidence_of_last(listing, last, dir_fd, evidence) : 0;
+}
+
+static int
+decide_format(struct examiner *x)
+{
+	struct examine *e = x->e;
+	enum evidence evidence = EVIDENCE_NONE;
+
+	if (e->format == -1 && evidence_of_log(&x->listing, e->dir_fd, &evidence) == -1)
+		return -1;
+	conclude(e->format, evidence, &e->record_format, &e->format_told);
+	return 0;
+}
+
+int
+examine_format(int dir_fd, int format, enum record_format *record_format, bool *told)
+{
+	enum evidence evidence = EVIDENCE_NONE;
+	struct listing listing;
+	int done = 0;
+
+	if (format == -1) {
+		if (listing_read_noting(&listing, dir_fd, ignore_entry, NULL) == -1)
+			return -1;
+		empty_preallocated(&listing, dir_fd);
+		done = evidence_of_log(&listing, dir_fd, &evidence);
+		listing_free(&listing);
+	}
+	conclude(format, evidence, record_format, told);
+	return done;
+}
+
+int
+examine_file_format(int fd, int format, enum record_format *record_format, bool *told)
+{
+	enum evidence evidence = EVIDENCE_NONE;
+
+	if (format == -1 && evidence_of_open(fd, &evidence) == -1)
+		return -1;
+	conclude(format, evidence, record_format, told);
+	return 0;
+}
+
+/* ---- one segment ---- */
+
+static void
+pause_for(int ms)
+{
+	const struct timespec pause = { 0, ms * 1000000L };
+
+	nanosleep(&pause, NULL);
+}
+
+/* The look was at the last segment with content. Is an empty one behind it the active one, and this one sealed? */
+static int
+find_empty_behind(struct examiner *x, int fd, const struct look *look, int64_t *next)
+{
+	const struct segment segment = { .fd = fd, .format = x->e->record_format, .base = look->base,
+		.end = look->prefix_end, .bytes = look->prefix_bytes };
+	bool is = false;
+
+	*next = -1;
+	for (size_t i = 0; i < x->listing.count && *next == -1; i++) {
+		int64_t base = x->listing.segments[i].base;
+
+		if (base <= look->base)
+			continue;
+		is = base == look->prefix_end;
+		if (!is && look->prefix_bytes != look->file_bytes
+		    && evidence_is_seal(&segment, look->file_bytes, base, &is) == -1 && errno == ENOMEM)
+			return -1;
+		if (is)
+			*next = base;
+	}
+	return 0;
+}
+
+/* The look has found an end that is not whole. By now it may be: then all that was read is good. */
+static int
+look_whether_it_is_whole(struct look *look, int fd, enum record_format format)
+{
+	int64_t file_bytes = segment_file_bytes(fd);
+	struct walk walk;
+	struct walk_step step;
+	int done;
+
+	if (look->next != -1 || look->count > 0 || look->torn_bytes == 0 || file_bytes < look->prefix_bytes)
+		return 0;
+	if (walk_open(&walk, fd, format, look->prefix_bytes, file_bytes) == -1)
+		return -1;
+	done = walk_next(&walk, &step);
+	if (done == 0 && step.kind != WALK_BAD)
+		look->torn_bytes = 0;
+	walk_close(&walk);
+	return done;
+}
+
+/* A look at the segment with what stands behind it now. Returns 0, or -1 with errno; ENOENT: it is gone. */
+static int
+look_once(struct examiner *x, int64_t base, struct look *look)
+{
+	const struct look_progress *progress = x->e->progress.read == NULL ? NULL : &x->e->progress;
+	int64_t next = base_behind(x, base);
+	int fd = segment_open_file(x->e->dir_fd, base, O_RDONLY);
+	int done, error;
+
+	if (fd == -1)
+		return -1;
+	done = look_at(look, fd, x->e->record_format, base, next, progress);
+	if (done == 0 && next == -1 && (done = find_empty_behind(x, fd, look, &next)) == 0 && next != -1)
+		done = look_at(look, fd, x->e->record_format, base, next, NULL);
+	if (done == 0)
+		done = look_whether_it_is_whole(look, fd, x->e->record_format);
+	error = errno;
+	close(fd);
+	errno = error;
+	return done;
+}
+
+static bool
+found_anything(const struct look *look)
+{
+	return look->count > 0 || look->torn_bytes > 0;
+}
+
+enum outcome { STANDS, GONE, AT_WORK, CANNOT, FAILED };
+
+/* Looks until what is found stands, or nothing is found. */
+static enum outcome
+look_until_it_stands(struct examiner *x, int64_t base, struct look *look)
+{
+	struct look before;
+	int alike = 0;
+
+	for (int looks = 0; looks < LOOKS_MAX; looks++) {
+		bool running = is_running(x);
+		int done;
+
+		/* What was listed some time ago may be sealed, overtaken or gone by now. */
+		if ((looks > 0 || base_behind(x, base) == -1) && read_directory(x, false) == -1)
+			return FAILED;
+		if (find_from(x, base) == NULL || find_from(x, base)->base != base)
+			return GONE;
+		done = look_once(x, base, look);
+		if (done == -1 && errno == ENOENT)
+			continue;
+		if (done == -1)
+			return errno == ENOMEM ? FAILED : CANNOT;
+		if (!found_anything(look))
+			return STANDS;
+		alike = looks > 0 && look_alike(&before, look) ? alike + 1 : 0;
+		if (alike >= (running && look->next == -1 ? ALIKE_RUNNING : 1))
+			return STANDS;
+		before = *look;
+		if (running)
+			pause_for(x->e->pause_ms);
+	}
+	return AT_WORK;
+}
+
+/* Do both segments hold the same bytes? */
+static bool
+same_bytes(const struct examiner *x, int64_t one, int64_t other)
+{
+	static uint8_t ours[COMPARE_BYTES], theirs[COMPARE_BYTES];
+	int fds[2] = { segment_open_file(x->e->dir_fd, one, O_RDONLY), segment_open_file(x->e->dir_fd, other, O_RDONLY) };
+	bool same = fds[0] != -1 && fds[1] != -1 && segment_file_bytes(fds[0]) == segment_file_bytes(fds[1]);
+	ssize_t n = 1;
+
+	for (int64_t at = 0; same && n > 0; at += n) {
+		n = segment_read(fds[0], ours, COMPARE_BYTES, at);
+		same = n >= 0 && segment_read(fds[1], theirs, COMPARE_BYTES, at) == n && memcmp(ours, theirs, (size_t)n) == 0;
+	}
+	for (int i = 0; i < 2; i++)
+		if (fds[i] != -1)
+			close(fds[i]);
+	return same;
+}
+
+/* The segment reaches over the next one's base. Is that because the next one is its copy under another name? */
+static bool
+is_doubled(const struct examiner *x, const struct look *look)
+{
+	return look->count > 0 && look->found[look->count - 1].kind == FINDING_OVERLAP && same_bytes(x, look->base, look->next);
+}
+
+static void
+tell_pending(struct examiner *x)
+{
+	if (x->pending.base != -1)
+		tell_segment(x, &x->pending.finding, x->pending.base);
+	x->pending.base = -1;
+}
+
+/*
+ * As many records are missing ahead of this segment as are too many in it, or the other way round: then only its name is
+ * wrong, and both findings are this one.
+ */
+static bool
+is_misnamed(const struct examiner *x, const struct look *look)
+{
+	const struct finding *ahead = &x->pending.finding, *own = &look->found[0];
+
+	return x->pending.base != -1 && look->count == 1 && ahead->other == look->base && ahead->records == own->records
+	    && ((ahead->kind == FINDING_MISSING && own->kind == FINDING_OVERLAP)
+	    || (ahead->kind == FINDING_OVERLAP && own->kind == FINDING_MISSING));
+}
+
+static void
+tell_misnamed(struct examiner *x, int64_t base)
+{
+	const struct finding *ahead = &x->pending.finding;
+	struct finding finding = new_finding(FINDING_MISNAMED);
+
+	finding.offset = ahead->kind == FINDING_MISSING ? base - ahead->records : base + ahead->records;
+	x->pending.base = -1;
+	tell_segment(x, &finding, base);
+}
+
+static void
+tell_more(struct examiner *x, const struct look *look)
+{
+	struct finding finding = new_finding(FINDING_MORE);
+
+	finding.records = look->more;
+	if (look->more > 0)
+		tell_segment(x, &finding, look->base);
+}
+
+static void
+tell_torn(struct examiner *x, const struct look *look)
+{
+	struct finding finding = new_finding(is_running(x) ? FINDING_BEING_WRITTEN : FINDING_TORN);
+
+	finding.position = look->prefix_bytes;
+	finding.offset = look->prefix_end;
+	finding.bytes = look->torn_bytes;
+	finding.verdict = look->torn_verdict;
+	if (look->torn_bytes > 0)
+		tell_segment(x, &finding, look->base);
+}
+
+static void
+tell_look(struct examiner *x, struct look *look)
+{
+	int count = look->count;
+
+	if (is_misnamed(x, look)) {
+		tell_misnamed(x, look->base);
+		return;
+	}
+	tell_pending(x);
+	if (count > 0 && (look->found[count - 1].kind == FINDING_MISSING || look->found[count - 1].kind == FINDING_OVERLAP)) {
+		x->pending.finding = look->found[--count];
+		x->pending.base = look->base;
+	}
+	for (int i = 0; i < count; i++)
+		tell_segment(x, &look->found[i], look->base);
+	tell_more(x, look);
+	tell_torn(x, look);
+}
+
+static void
+tell_cannot_open(struct examiner *x, int64_t base, int error)
+{
+	struct finding finding = new_finding(FINDING_CANNOT_OPEN);
+
+	finding.error = error;
+	tell_segment(x, &finding, base);
+}
+
+static void
+tell_doubled(struct examiner *x, int64_t base, int64_t other)
+{
+	struct finding finding = new_finding(FINDING_DOUBLED);
+
+	finding.other = other;
+	x->original = other;
+	x->copied = base;
+	tell_segment(x, &finding, base);
+}
+
+static void
+count_segment(struct examiner *x, const struct look *look)
+{
+	struct examine *e = x->e;
+
+	if (e->segments++ == 0)
+		e->first = look->base;
+	e->records += look->records;
+	e->bytes += look->bytes;
+	e->end = look->end;
+	e->last.base = -1;
+	if (base_behind(x, look->base) != -1)
+		return;
+	/* Nothing with content follows. An empty segment that does is the active one. */
+	x->active = look->next;
+	e->segments += look->next != -1;
+	if (look->next == -1)
+		e->last = *look;
+}
+
+static int
+examine_segment(struct examiner *x, int64_t base)
+{
+	struct look look;
+
+	for (;;) {
+		switch (look_until_it_stands(x, base, &look)) {
+		case FAILED:
+			return -1;
+		case GONE:
+			return 0;
+		case CANNOT:
+			tell_cannot_open(x, base, errno);
+			return 0;
+		case AT_WORK:
+			look.count = 0;
+			look.more = look.torn_bytes = 0;
+			break;
+		case STANDS:
+			break;
+		}
+		if (!is_doubled(x, &look))
+			break;
+		tell_doubled(x, look.next, base);
+	}
+	count_segment(x, &look);
+	tell_look(x, &look);
+	return 0;
+}
+
+/* ---- the log ---- */
+
+static int64_t
+last_with_content(const struct examiner *x)
+{
+	for (size_t i = x->listing.count; i-- > 0;)
+		if (x->listing.segments[i].bytes > 0)
+			return x->listing.segments[i].base;
+	return -1;
+}
+
+/* There are only empty segments: the first is the log, as for recovery. */
+static void
+take_empty_log(struct examiner *x)
+{
+	if (x->last != -1 || x->listing.count == 0)
+		return;
+	x->active = x->listing.segments[0].base;
+	x->e->segments = 1;
+	x->e->first = x->e->end = x->active;
+}
+
+static void
+tell_format(struct examiner *x)
+{
+	struct finding assumed = new_finding(FINDING_FORMAT_ASSUMED);
+
+	if (!x->e->format_told && x->last != -1)
+		tell(x, &assumed, "");
+}
+
+/* Of a running broker's segments those at the end come and go. */
+static void
+tell_empty(struct examiner *x)
+{
+	bool running = is_running(x);
+
+	for (size_t i = 0; i < x->listing.count && x->e->only == -1; i++) {
+		const struct listing_segment *segment = &x->listing.segments[i];
+		struct finding finding = new_finding(FINDING_EMPTY);
+
+		if (segment->bytes == 0 && segment->base != x->active && !(running && segment->base > x->last))
+			tell_segment(x, &finding, segment->base);
+	}
+}
+
+static int
+examine_all(struct examiner *x)
+{
+	const struct listing_segment *segment;
+	int64_t from = x->e->only == -1 ? 0 : x->e->only;
+	int64_t to = x->e->only == -1 ? x->last : x->e->only;
+
+	while ((segment = find_from(x, from)) != NULL && segment->base <= to) {
+		from = segment->base + 1;
+		if (examine_segment(x, segment->base) == -1)
+			return -1;
+	}
+	tell_pending(x);
+	return 0;
+}
+
+int
+examine_log(struct examine *e)
+{
+	struct examiner x = { .e = e, .active = -1, .original = -1, .copied = -1, .pending = { .base = -1 } };
+	int done = -1, error;
+
+	e->segments = e->records = e->bytes = 0;
+	e->first = e->end = e->last.base = -1;
+	memset(e->findings, 0, sizeof(e->findings));
+	if (read_directory(&x, true) == 0) {
+		x.last = last_with_content(&x);
+		take_empty_log(&x);
+		if (decide_format(&x) == 0 && examine_all(&x) == 0)
+			done = 0;
+	}
+	if (done == 0) {
+		tell_format(&x);
+		tell_empty(&x);
+	}
+	error = errno;
+	listing_free(&x.listing);
+	errno = error;
+	return done;
+}

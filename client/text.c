@@ -1,0 +1,138 @@
+/* Bytes as text. */
+#include "client/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	STRETCH = 4096,		/* bytes that are turned at a time */
+	ESCAPE_MAX = 8,		/* what one of them becomes at most */
+};
+
+/*
+ * The length of the UTF-8 character that begins at p; 0: none does (surrogates, overlong forms and what lies beyond
+ * U+10FFFF are none).
+ */
+static size_t
+utf8_length(const uint8_t *p, size_t left)
+{
+	static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	size_t length = p[0] < 0x80 ? 1 : p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+	uint32_t character;
+
+	if (length == 1)
+		return 1;
+	if (p[0] < 0xC0 || p[0] > 0xF7 || length > left)
+		return 0;
+	character = p[0] & (0x7Fu >> length);
+	for (size_t i = 1; i < length; i++) {
+		if ((p[i] & 0xC0) != 0x80)
+			return 0;
+		character = character << 6 | (p[i] & 0x3Fu);
+	}
+	if (character < smallest[length] || character > 0x10FFFF || (character >= 0xD800 && character <= 0xDFFF))
+		return 0;
+	return length;
+}
+
+bool
+text_is_utf8(const uint8_t *bytes, size_t size)
+{
+	for (size_t i = 0, length; i < size; i += length) {
+		length = utf8_length(bytes + i, size - i);
+		if (length == 0)
+			return false;
+	}
+	return true;
+}
+
+/* U+0000 to U+001F, U+007F to U+009F. */
+static bool
+is_control(const uint8_t *p, size_t length)
+{
+	return (length == 1 && (p[0] < ' ' || p[0] == 0x7F)) || (length == 2 && p[0] == 0xC2 && p[1] < 0xA0);
+}
+
+static size_t
+escape_for_terminal(char *to, const uint8_t *p, size_t length)
+{
+	static const char names[] = { ['\n'] = 'n', ['\t'] = 't', ['\r'] = 'r', ['\\'] = '\\', ['"'] = '"' };
+	size_t used = 0;
+
+	if (length == 1 && p[0] < sizeof(names) && names[p[0]] != '\0')
+		return (size_t)sprintf(to, "\\%c", names[p[0]]);
+	if (length > 0 && !is_control(p, length)) {
+		memcpy(to, p, length);
+		return length;
+	}
+	for (size_t i = 0; i == 0 || i < length; i++)
+		used += (size_t)sprintf(to + used, "\\x%02x", p[i]);
+	return used;
+}
+
+static size_t
+escape_for_json(char *to, const uint8_t *p, size_t length)
+{
+	if (length == 0)
+		return (size_t)sprintf(to, "\xEF\xBF\xBD");
+	if (length == 1 && (p[0] == '"' || p[0] == '\\'))
+		return (size_t)sprintf(to, "\\%c", p[0]);
+	if (is_control(p, length))
+		return (size_t)sprintf(to, "\\u%04x", length == 1 ? p[0] : p[1]);
+	memcpy(to, p, length);
+	return length;
+}
+
+static void
+put(struct output *output, const uint8_t *bytes, size_t size, size_t (*escape)(char *to, const uint8_t *p, size_t length))
+{
+	for (size_t i = 0; i < size;) {
+		size_t end = size - i < STRETCH ? size : i + STRETCH, used = 0;
+		char *room = (char *)output_room(output, (STRETCH + 4) * ESCAPE_MAX);
+
+		if (room == NULL)
+			return;
+		while (i < end) {
+			size_t length = utf8_length(bytes + i, size - i);
+
+			used += escape(room + used, bytes + i, length);
+			i += length == 0 ? 1 : length;
+		}
+		output_advance(output, used);
+	}
+}
+
+void
+text_put_escaped(struct output *output, const void *bytes, size_t size)
+{
+	put(output, bytes, size, escape_for_terminal);
+}
+
+void
+text_put_json(struct output *output, const void *bytes, size_t size)
+{
+	output_put(output, "\"", 1);
+	put(output, bytes, size, escape_for_json);
+	output_put(output, "\"", 1);
+}
+
+void
+text_put_base64(struct output *output, const uint8_t *bytes, size_t size)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	char text[4];
+
+	for (size_t i = 0; i < size; i += 3) {
+		uint32_t group = (uint32_t)bytes[i] << 16;
+
+		group |= i + 1 < size ? (uint32_t)bytes[i + 1] << 8 : 0;
+		group |= i + 2 < size ? bytes[i + 2] : 0;
+		for (int k = 0; k < 4; k++)
+			text[k] = digits[group >> (18 - 6 * k) & 0x3F];
+		if (i + 2 >= size)
+			text[3] = '=';
+		if (i + 1 >= size)
+			text[2] = '=';
+		output_put(output, text, 4);
+	}
+}

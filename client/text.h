@@ -1,0 +1,25 @@
+/*
+ * Bytes of any kind as text: for a terminal, and as JSON. What comes out is always UTF-8 and never a control character.
+ */
+#ifndef CLIENT_TEXT_H
+#define CLIENT_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/output.h"
+
+/* Is all of it UTF-8? */
+bool text_is_utf8(const uint8_t *bytes, size_t size);
+
+/* With escapes as in C: \n, \t, \\ and \xNN for what a terminal must not get and for what is no UTF-8. */
+void text_put_escaped(struct output *output, const void *bytes, size_t size);
+
+/* A JSON string with its quotes; bytes that are no UTF-8 become U+FFFD. */
+void text_put_json(struct output *output, const void *bytes, size_t size);
+
+/* Base64, with padding, without quotes. */
+void text_put_base64(struct output *output, const uint8_t *bytes, size_t size);
+
+#endif
