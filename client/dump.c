@@ -239,7 +239,7 @@ count_bad(const struct file *file, int64_t position, int64_t *records)
 	*records = -1;
 	if (file->next == -1)
 		return 0;
-	if (look_at(&look, file->fd, file->format, file->base, file->next, NULL) == -1)
+	if (look_at(&look, file->fd, file->format, file->base, file->next, NULL, NULL) == -1)
 		return errno == ENOMEM ? -1 : 0;
 	for (int i = 0; i < look.count; i++)
 		if (look.found[i].position == position)

@@ -9,9 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/caches.h"
 #include "worker/evidence.h"
 #include "worker/listing.h"
 #include "worker/scan.h"
+#include "worker/sealed_list.h"
 #include "worker/segment.h"
 #include "worker/walk.h"
 
@@ -203,7 +205,7 @@ look_for_sums(int fd, enum evidence *evidence)
 
 	if (evidence_of_file(fd, segment_file_bytes(fd), true, &exact) == 0 && exact == EVIDENCE_PLAIN)
 		return 0;
-	if (look_at(&look, fd, RECORD_CRC32C, 0, -1, NULL) == -1)
+	if (look_at(&look, fd, RECORD_CRC32C, 0, -1, NULL, NULL) == -1)
 		return errno == ENOMEM ? -1 : 0;
 	if (look.records > 0)
 		*evidence = EVIDENCE_CRC32C;
@@ -355,24 +357,37 @@ look_whether_it_is_whole(struct look *look, int fd, enum record_format format)
 	return done;
 }
 
+/* The look at an open segment, and what its index says of it. */
+static int
+look_at_open(struct examiner *x, int fd, const struct caches_index *index, int64_t base, struct look *look)
+{
+	const struct look_progress *progress = x->e->progress.read == NULL ? NULL : &x->e->progress;
+	int64_t next = base_behind(x, base);
+
+	if (look_at(look, fd, x->e->record_format, base, next, &index->marks, progress) == -1)
+		return -1;
+	if (next == -1 && find_empty_behind(x, fd, look, &next) == -1)
+		return -1;
+	if (look->next != next && look_at(look, fd, x->e->record_format, base, next, &index->marks, NULL) == -1)
+		return -1;
+	caches_judge(look, index, fd);
+	return look_whether_it_is_whole(look, fd, x->e->record_format);
+}
+
 /* A look at the segment with what stands behind it now. Returns 0, or -1 with errno; ENOENT: it is gone. */
 static int
 look_once(struct examiner *x, int64_t base, struct look *look)
 {
-	const struct look_progress *progress = x->e->progress.read == NULL ? NULL : &x->e->progress;
-	int64_t next = base_behind(x, base);
-	int fd = segment_open_file(x->e->dir_fd, base, O_RDONLY);
-	int done, error;
+	struct caches_index index;
+	int done = caches_read_index(&index, x->e->dir_fd, base, x->e->record_format);
+	int fd = done == -1 ? -1 : segment_open_file(x->e->dir_fd, base, O_RDONLY);
+	int error;
 
-	if (fd == -1)
-		return -1;
-	done = look_at(look, fd, x->e->record_format, base, next, progress);
-	if (done == 0 && next == -1 && (done = find_empty_behind(x, fd, look, &next)) == 0 && next != -1)
-		done = look_at(look, fd, x->e->record_format, base, next, NULL);
-	if (done == 0)
-		done = look_whether_it_is_whole(look, fd, x->e->record_format);
+	done = fd == -1 ? -1 : look_at_open(x, fd, &index, base, look);
 	error = errno;
-	close(fd);
+	if (fd != -1)
+		close(fd);
+	caches_free_index(&index);
 	errno = error;
 	return done;
 }
@@ -380,7 +395,7 @@ look_once(struct examiner *x, int64_t base, struct look *look)
 static bool
 found_anything(const struct look *look)
 {
-	return look->count > 0 || look->torn_bytes > 0;
+	return look->count > 0 || look->torn_bytes > 0 || look->note.kind != FINDING_KINDS;
 }
 
 enum outcome { STANDS, GONE, AT_WORK, CANNOT, FAILED };
@@ -501,6 +516,15 @@ tell_torn(struct examiner *x, const struct look *look)
 }
 
 static void
+tell_index(struct examiner *x, struct finding *note, int64_t base)
+{
+	char name[SEGMENT_NAME_BYTES];
+
+	index_file_name(name, base);
+	tell(x, note, name);
+}
+
+static void
 tell_look(struct examiner *x, struct look *look)
 {
 	int count = look->count;
@@ -518,6 +542,8 @@ tell_look(struct examiner *x, struct look *look)
 		tell_segment(x, &look->found[i], look->base);
 	tell_more(x, look);
 	tell_torn(x, look);
+	if (look->note.kind != FINDING_KINDS)
+		tell_index(x, &look->note, look->base);
 }
 
 static void
@@ -577,6 +603,7 @@ examine_segment(struct examiner *x, int64_t base)
 		case AT_WORK:
 			look.count = 0;
 			look.more = look.torn_bytes = 0;
+			look.note.kind = FINDING_KINDS;
 			break;
 		case STANDS:
 			break;
@@ -636,6 +663,23 @@ tell_empty(struct examiner *x)
 	}
 }
 
+/* Read again before the list is: what the list does not know any more is not missed. */
+static int
+tell_list(struct examiner *x)
+{
+	struct finding finding = new_finding(FINDING_WRONG_LIST);
+	char text[CACHES_TEXT_BYTES];
+
+	if (x->e->only != -1 || !x->listing.has_list)
+		return 0;
+	if (read_directory(x, false) == -1)
+		return -1;
+	finding.why = caches_look_at_list(x->e->dir_fd, &x->listing, text);
+	if (finding.why != NULL)
+		tell(x, &finding, SEALED_LIST_NAME);
+	return 0;
+}
+
 static int
 examine_all(struct examiner *x)
 {
@@ -664,7 +708,7 @@ examine_log(struct examine *e)
 	if (read_directory(&x, true) == 0) {
 		x.last = last_with_content(&x);
 		take_empty_log(&x);
-		if (decide_format(&x) == 0 && examine_all(&x) == 0)
+		if (decide_format(&x) == 0 && examine_all(&x) == 0 && tell_list(&x) == 0)
 			done = 0;
 	}
 	if (done == 0) {

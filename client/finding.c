@@ -148,7 +148,23 @@ say_cut_copy(const struct finding *f, char *to)
 	say(to, "%" PRId64 " bytes that were once cut off a log's end", f->bytes);
 }
 
+static void
+say_lost(const struct finding *f, char *to)
+{
+	say(to, "position %" PRId64 ", offset %" PRId64 ": its records end here, but up to offset %" PRId64 " they had been forced "
+	    "to disk, as its index says: ", f->position, f->offset, f->other);
+	say_records(f, to);
+	say(to, " lost");
+}
+
+static void
+say_wrong_cache(const struct finding *f, char *to)
+{
+	say(to, "%s", f->why);
+}
+
 static const char restore[] = "restore the file from a copy; until then the broker serves what it can reach around this place";
+static const char store_anew[] = "the broker does not believe it, and stores it anew";
 static const char move_away[] = "the broker ignores it; move it elsewhere";
 
 static const struct {
@@ -166,6 +182,8 @@ static const struct {
 	[FINDING_DOUBLED] = { "doubled", FINDING_CORRUPTION, say_doubled, "stop the broker, move it elsewhere, verify again" },
 	[FINDING_SURPLUS] = { "surplus_bytes", FINDING_CORRUPTION, say_surplus,
 	    "restore the file from a copy; or stop the broker and cut it there (truncate -s POSITION FILE)" },
+	[FINDING_LOST] = { "lost_records", FINDING_CORRUPTION, say_lost,
+	    "restore the segment from a copy that has them; the broker's next start goes on with what is there" },
 	[FINDING_MORE] = { "more", FINDING_CORRUPTION, say_more, restore },
 	[FINDING_CANNOT_OPEN] = { "cannot_open", FINDING_FAILURE, say_cannot_open,
 	    "run this as the broker's user or as root" },
@@ -176,6 +194,8 @@ static const struct {
 	[FINDING_FOREIGN] = { "foreign", FINDING_NOTE, say_foreign, move_away },
 	[FINDING_LEFTOVER] = { "leftover", FINDING_NOTE, say_leftover, "the broker removes it at its start" },
 	[FINDING_CUT_COPY] = { "cut_copy", FINDING_NOTE, say_cut_copy, "logbroker dump shows them; they are yours to delete" },
+	[FINDING_WRONG_INDEX] = { "wrong_index", FINDING_NOTE, say_wrong_cache, store_anew },
+	[FINDING_WRONG_LIST] = { "wrong_list", FINDING_NOTE, say_wrong_cache, store_anew },
 };
 
 const char *

@@ -18,6 +18,7 @@ enum finding_kind {
 	FINDING_MISNAMED,
 	FINDING_DOUBLED,
 	FINDING_SURPLUS,
+	FINDING_LOST,		/* records that had been forced to disk, as the segment's index says */
 	FINDING_MORE,		/* more of it in one segment than are told one by one */
 	/* Nobody can say. */
 	FINDING_CANNOT_OPEN,
@@ -29,6 +30,8 @@ enum finding_kind {
 	FINDING_FOREIGN,
 	FINDING_LEFTOVER,
 	FINDING_CUT_COPY,
+	FINDING_WRONG_INDEX,
+	FINDING_WRONG_LIST,
 	FINDING_KINDS,
 };
 
@@ -48,7 +51,7 @@ struct finding {
 	bool length_only;	/* the payload of the record is good */
 	bool last;		/* of the last segment, which the broker's next start cuts there */
 	int error;
-	const char *why;	/* of a foreign entry */
+	const char *why;	/* an entry is foreign, or a cache not believed */
 };
 
 /* "bad_record": for programs, for good. */

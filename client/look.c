@@ -22,6 +22,8 @@ struct state {
 	struct walk_step tail;	/* the stretch at the end, WALK_BAD, or zeroed: WALK_RECORD */
 	int64_t before_damage;	/* good records ahead of the first damage, and their bytes */
 	int64_t bytes_before_damage;
+	const struct index *marks;
+	size_t mark;		/* the next one */
 };
 
 static bool
@@ -30,8 +32,8 @@ is_last(const struct look *look)
 	return look->next == -1;
 }
 
-static struct finding *
-add_finding(struct look *look, enum finding_kind kind)
+struct finding *
+look_add(struct look *look, enum finding_kind kind)
 {
 	struct finding *finding = &look->found[look->count];
 
@@ -72,7 +74,7 @@ note_damage(struct state *state, const struct walk_step *step)
 	struct finding *finding;
 
 	end_prefix(state, step->position);
-	finding = add_finding(look, step->error != 0 ? FINDING_UNREADABLE : FINDING_BAD_RECORD);
+	finding = look_add(look, step->error != 0 ? FINDING_UNREADABLE : FINDING_BAD_RECORD);
 	finding->position = step->position;
 	finding->offset = provisional(state);
 	finding->bytes = step->bytes;
@@ -105,7 +107,7 @@ note_surplus(struct state *state)
 	struct finding *finding;
 
 	end_prefix(state, state->tail.position);
-	finding = add_finding(state->look, FINDING_SURPLUS);
+	finding = look_add(state->look, FINDING_SURPLUS);
 	finding->position = state->tail.position;
 	finding->offset = state->offset;
 	finding->bytes = state->tail.bytes;
@@ -114,7 +116,7 @@ note_surplus(struct state *state)
 static void
 note_count(struct look *look, enum finding_kind kind, int64_t offset, int64_t records)
 {
-	struct finding *finding = add_finding(look, kind);
+	struct finding *finding = look_add(look, kind);
 
 	finding->offset = offset;
 	finding->records = records;
@@ -203,12 +205,30 @@ count_behind(struct look *look)
 
 /* ---- the look ---- */
 
+/* A record begins: does the index say so, too? Behind damage nobody asks. */
+static void
+compare_marks(struct state *state, int64_t position)
+{
+	struct look *look = state->look;
+
+	if (state->marks == NULL || look->count > 0)
+		return;
+	while (state->mark < state->marks->count && state->marks->marks[state->mark].offset <= state->offset) {
+		const struct index_mark *mark = &state->marks->marks[state->mark++];
+		bool right = mark->offset == state->offset && mark->position == position;
+
+		look->marks_right += right && position > 0;
+		look->marks_wrong += !right;
+	}
+}
+
 static void
 take_step(struct state *state, const struct walk_step *step)
 {
 	struct look *look = state->look;
 
 	if (step->kind == WALK_RECORD) {
+		compare_marks(state, step->position);
 		look->records++;
 		look->bytes += step->bytes;
 		state->offset++;
@@ -240,14 +260,15 @@ take_steps(struct state *state, struct walk *walk, const struct look_progress *p
 }
 
 int
-look_at(struct look *look, int fd, enum record_format format, int64_t base, int64_t next,
+look_at(struct look *look, int fd, enum record_format format, int64_t base, int64_t next, const struct index *marks,
     const struct look_progress *progress)
 {
-	struct state state = { .look = look, .offset = base };
+	struct state state = { .look = look, .offset = base, .marks = marks };
 	struct walk walk;
 	int done;
 
-	*look = (struct look){ .base = base, .next = next, .file_bytes = segment_file_bytes(fd) };
+	*look = (struct look){ .base = base, .next = next, .file_bytes = segment_file_bytes(fd),
+		.note = { .kind = FINDING_KINDS } };
 	if (look->file_bytes == -1 || walk_open(&walk, fd, format, 0, look->file_bytes) == -1)
 		return -1;
 	done = take_steps(&state, &walk, progress);
@@ -266,7 +287,8 @@ bool
 look_alike(const struct look *one, const struct look *other)
 {
 	if (one->next != other->next || one->records != other->records || one->prefix_bytes != other->prefix_bytes
-	    || one->count != other->count || one->more != other->more || one->torn_bytes != other->torn_bytes)
+	    || one->count != other->count || one->more != other->more || one->torn_bytes != other->torn_bytes
+	    || one->note.kind != other->note.kind)
 		return false;
 	for (int i = 0; i < one->count; i++)
 		if (one->found[i].kind != other->found[i].kind || one->found[i].position != other->found[i].position)

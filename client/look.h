@@ -10,6 +10,7 @@
 
 #include "client/finding.h"
 #include "common/record.h"
+#include "worker/index.h"
 
 enum { LOOK_FINDINGS_MAX = 64 };	/* of one segment that are told one by one */
 
@@ -34,6 +35,13 @@ struct look {
 	/* The last segment without corruption: what a write that did not come to its end has left behind the prefix. */
 	int64_t torn_bytes;
 	enum record_verdict torn_verdict;
+
+	/* Of the marks that were given: those that lead to a record with their offset, the first record's aside, and others
+	 * ahead of the first damage. */
+	int64_t marks_right, marks_wrong;
+
+	/* What is worth a note: of kind FINDING_KINDS when nothing is. */
+	struct finding note;
 };
 
 /* Called with the bytes that have been read since the last call. */
@@ -43,10 +51,14 @@ struct look_progress {
 };
 
 /*
- * Looks at the open file. `progress` may be NULL. Returns 0, or -1 with errno ENOMEM, or what fstat says.
+ * Looks at the open file. `marks`, of its stored index, and `progress` may be NULL. Returns 0, or -1 with errno ENOMEM, or
+ * what fstat says.
  */
-int look_at(struct look *look, int fd, enum record_format format, int64_t base, int64_t next,
+int look_at(struct look *look, int fd, enum record_format format, int64_t base, int64_t next, const struct index *marks,
     const struct look_progress *progress);
+
+/* Adds damage to what was found. */
+struct finding *look_add(struct look *look, enum finding_kind kind);
 
 /* Have two looks found the same? */
 bool look_alike(const struct look *one, const struct look *other);

@@ -25,17 +25,14 @@ cannot(const struct offline_log *log, const char *file, const char *what)
 }
 
 /*
- * The segment's stored index is wrong when it reaches beyond the cut; what cannot be read as one does no harm. Durably, or
- * a power cut could bring it back with the file as it is after the cut.
+ * An index that is wrong could come to fit once the log has grown again, and say of records that they had been forced. So
+ * it goes before the cut, durably. One that ends at or ahead of the cut stays right.
  */
 static int
-remove_index(int dir_fd, const struct look *last)
+remove_wrong_index(int dir_fd, const struct look *last)
 {
-	char name[SEGMENT_NAME_BYTES];
-
-	index_file_name(name, last->base);
-	if (faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == -1)
-		return errno == ENOENT ? 0 : -1;
+	if (last->note.kind != FINDING_WRONG_INDEX)
+		return 0;
 	return index_file_remove(dir_fd, last->base) == -1 ? -1 : syscalls.fsync(dir_fd);
 }
 
@@ -51,7 +48,7 @@ cut(const struct offline_log *log, int fd, const struct look *last, const char *
 	}
 	if (cut_copy_aside(log->dir_fd, fd, last->base, last->prefix_bytes, end, copy) == -1)
 		return cannot(log, file, "copy aside what is to be cut from it");
-	if (remove_index(log->dir_fd, last) == -1)
+	if (remove_wrong_index(log->dir_fd, last) == -1)
 		return cannot(log, file, "remove its index");
 	if (segment_truncate(fd, last->prefix_bytes) == -1)
 		return cannot(log, file, "cut it");

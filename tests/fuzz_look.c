@@ -42,13 +42,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	next = (data[0] & 2) ? 100 + (data[0] >> 2) : -1;
 	put(data + 1, size - 1);
 	require(scan_records(fd, format, 100, (int64_t)size - 1, NULL, &scan) == 0);
-	require(look_at(&look, fd, format, 100, next, NULL) == 0);
+	require(look_at(&look, fd, format, 100, next, NULL, NULL) == 0);
 	require(look.prefix_bytes == scan.position && look.prefix_end == 100 + scan.records);
 	require(look.bytes <= look.file_bytes && look.file_bytes == (int64_t)size - 1);
 	require(look.prefix_bytes + look.torn_bytes <= look.file_bytes);
 	/* Sealed, it has its records and no other byte, or there is something to tell. */
 	if (next != -1)
 		require((look.count == 0) == (look.bytes == look.file_bytes && look.records == next - 100));
-	require(look_at(&again, fd, format, 100, next, NULL) == 0 && look_alike(&look, &again));
+	require(look_at(&again, fd, format, 100, next, NULL, NULL) == 0 && look_alike(&look, &again));
 	return 0;
 }

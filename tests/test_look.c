@@ -16,6 +16,8 @@
 #include "common/bytes.h"
 #include "tests/logkit.h"
 #include "tests/unit.h"
+#include "worker/index_file.h"
+#include "worker/sealed_list.h"
 #include "worker/segment.h"
 #include "worker/syscalls.h"
 
@@ -41,7 +43,7 @@ look(const uint8_t *bytes, size_t size, int64_t base, int64_t next)
 	struct look found;
 	int fd = file_of(bytes, size);
 
-	ck_assert_int_eq(look_at(&found, fd, RECORD_CRC32C, base, next, NULL), 0);
+	ck_assert_int_eq(look_at(&found, fd, RECORD_CRC32C, base, next, NULL, NULL), 0);
 	close(fd);
 	return found;
 }
@@ -79,7 +81,7 @@ START_TEST(A19_every_flipped_bit_of_a_sealed_segment_is_found)
 			struct look found;
 
 			ck_assert_int_eq(segment_write(fd, &flipped, 1, at), 0);
-			ck_assert_int_eq(look_at(&found, fd, RECORD_CRC32C, 1000, 1000 + count, NULL), 0);
+			ck_assert_int_eq(look_at(&found, fd, RECORD_CRC32C, 1000, 1000 + count, NULL, NULL), 0);
 			ck_assert_int_eq(found.records, count - 1);
 			ck_assert_int_eq(found.count, 1);
 			ck_assert_int_eq(found.found[0].kind, FINDING_BAD_RECORD);
@@ -358,6 +360,16 @@ make_log(enum record_format format)
 }
 
 static void
+remove_index(int64_t base)
+{
+	char name[SEGMENT_NAME_BYTES], path[LOGKIT_PATH_BYTES];
+
+	index_file_name(name, base);
+	logkit_file_path(&kit, name, path);
+	ck_assert(unlink(path) == 0 || errno == ENOENT);
+}
+
+static void
 rename_segment(int64_t from, int64_t to)
 {
 	char old[LOGKIT_PATH_BYTES], new[LOGKIT_PATH_BYTES];
@@ -365,6 +377,7 @@ rename_segment(int64_t from, int64_t to)
 	logkit_segment_path(&kit, from, old);
 	logkit_segment_path(&kit, to, new);
 	ck_assert_int_eq(rename(old, new), 0);
+	remove_index(from);
 }
 
 static void
@@ -388,6 +401,7 @@ remove_segment(int64_t base)
 
 	logkit_segment_path(&kit, base, path);
 	ck_assert_int_eq(unlink(path), 0);
+	remove_index(base);
 }
 
 START_TEST(a_whole_log_is_counted)
@@ -596,6 +610,158 @@ START_TEST(the_format_is_told_by_any_sum_that_fits)
 	e = examine();
 	ck_assert(!e.format_told);
 	expect_told(2, (const char *const[]){ "torn_tail 00000000000000000000.log: position 0, offset 0: 39", "format_assumed" });
+	logkit_end(&kit);
+}
+END_TEST
+
+/* ---- caches ---- */
+
+/* Three segments; the last one has records enough for some marks, and all of it has been forced: its index says so. */
+static void
+make_stopped_log(void)
+{
+	struct index index;
+	struct index_file file;
+
+	logkit_begin(&kit, RECORD_CRC32C, 100 * WHOLE);
+	kit.settings.index_interval_bytes = 10 * WHOLE;
+	logkit_open(&kit);
+	logkit_append(&kit, 250, SIZE);
+	logkit_close(&kit);
+	logkit_reopen(&kit);
+	logkit_close(&kit);
+	index_init(&index, 1);
+	ck_assert_int_eq(index_file_read(open(kit.path, O_RDONLY), 200, RECORD_CRC32C, &index, &file, NULL), 0);
+	ck_assert_int_eq(file.point.end, 250);
+	ck_assert_uint_eq(index.count, 5);
+	index_free(&index);
+}
+
+static void
+cache_path(const char *name, char *path)
+{
+	logkit_file_path(&kit, name, path);
+	ck_assert_int_gt(logkit_file_bytes(path), 0);
+}
+
+START_TEST(what_had_been_forced_is_not_torn)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	make_stopped_log();
+	examine();
+	expect_told(0, NULL);
+	/* The very last record: without the index that might be a write that was interrupted. */
+	logkit_segment_path(&kit, 200, path);
+	logkit_flip(path, 49 * WHOLE + 30);
+	examine();
+	expect_told(1, (const char *const[]){ "bad_record 00000000000000000200.log: position 3136, offset 249: 64 bytes" });
+	logkit_flip(path, 49 * WHOLE + 30);
+	logkit_truncate(path, 50 * WHOLE - 1);
+	examine();
+	expect_told(1, (const char *const[]){ "lost_records 00000000000000000200.log: position 3136, offset 249: its records end "
+	    "here, but up to offset 250 they had been forced to disk, as its index says: 1 record lost" });
+	logkit_truncate(path, 15 * WHOLE);
+	examine();
+	expect_told(1, (const char *const[]){ "lost_records 00000000000000000200.log: position 960, offset 215: its records end "
+	    "here, but up to offset 250 they had been forced to disk, as its index says: 35 records lost" });
+	/* Not a mark is left that could tell that this is an index of this segment. */
+	logkit_truncate(path, 9 * WHOLE);
+	examine();
+	expect_told(1, (const char *const[]){ "wrong_index 00000000000000000200.index: its index does not fit it" });
+	logkit_end(&kit);
+}
+END_TEST
+
+/* The broker goes on from the recovery point: it does not cut what is ahead of it. */
+START_TEST(what_to_do_depends_on_what_had_been_forced)
+{
+	char path[LOGKIT_PATH_BYTES];
+	struct examine e;
+
+	make_stopped_log();
+	logkit_segment_path(&kit, 200, path);
+	logkit_flip(path, 20 * WHOLE + 30);
+	e = examine();
+	ck_assert_int_eq(e.last.count, 1);
+	ck_assert(!e.last.found[0].last);
+	remove_index(200);
+	e = examine();
+	ck_assert(e.last.found[0].last);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(bug_A6_wrong_indexes_are_notes)
+{
+	static const char *const names[] = { "00000000000000000000.index", "00000000000000000100.index", "00000000000000000200.index" };
+	char path[LOGKIT_PATH_BYTES], other[LOGKIT_PATH_BYTES];
+	size_t size;
+	uint8_t *bytes;
+
+	for (int i = 0; i < 3; i++) {
+		struct examine e;
+
+		make_stopped_log();
+		cache_path(names[i], path);
+		logkit_write_file(path, "neither an index nor anything else", 34);
+		e = examine();
+		ck_assert_int_eq(e.findings[FINDING_CORRUPTION] + e.findings[FINDING_FAILURE], 0);
+		ck_assert_int_eq(told_count, 1);
+		ck_assert_ptr_nonnull(strstr(told[0], "wrong_index"));
+		ck_assert_ptr_nonnull(strstr(told[0], names[i]));
+		logkit_end(&kit);
+	}
+	/* A right one, of a segment with other records. */
+	make_stopped_log();
+	cache_path(names[0], path);
+	bytes = logkit_read_file(path, &size);
+	logkit_segment_path(&kit, 0, other);
+	logkit_end(&kit);
+	logkit_begin(&kit, RECORD_CRC32C, 1 << 20);
+	logkit_open(&kit);
+	logkit_append(&kit, 300, SIZE + 11);
+	logkit_close(&kit);
+	logkit_file_path(&kit, names[0], path);
+	logkit_write_file(path, bytes, size);
+	examine();
+	expect_told(1, (const char *const[]){ "wrong_index 00000000000000000000.index: its index does not fit it" });
+	free(bytes);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_wrong_list_of_sealed_segments_is_a_note)
+{
+	struct sealed_entry entries[2] = { { 0, 100, 100 * WHOLE, 5 }, { 100, 200, 100 * WHOLE, 6 } };
+	struct sealed_list list = { .entries = entries, .count = 2 };
+	char path[LOGKIT_PATH_BYTES];
+	int dir_fd;
+
+	make_stopped_log();
+	dir_fd = open(kit.path, O_RDONLY | O_DIRECTORY);
+	ck_assert_int_eq(sealed_list_write(dir_fd, &list), 0);
+	examine();
+	expect_told(0, NULL);
+	entries[1].bytes++;
+	ck_assert_int_eq(sealed_list_write(dir_fd, &list), 0);
+	examine();
+	expect_told(1, (const char *const[]){ "wrong_list sealed.list: it knows 00000000000000000100.log with 6401 bytes, not 6400" });
+	entries[1].bytes--;
+	ck_assert_int_eq(sealed_list_write(dir_fd, &list), 0);
+	remove_segment(0);
+	examine();
+	expect_told(1, (const char *const[]){ "wrong_list sealed.list: it knows a segment ahead of all others, of the offsets 0 to "
+	    "before 100, that is not there" });
+	/* Retention has noted that it takes it. */
+	ck_assert_int_eq(sealed_list_note_start(dir_fd, 100), 0);
+	examine();
+	expect_told(0, NULL);
+	logkit_file_path(&kit, SEALED_LIST_NAME, path);
+	logkit_write_file(path, "garbage", 7);
+	examine();
+	expect_told(1, (const char *const[]){ "wrong_list sealed.list: it is damaged, or no such list" });
+	close(dir_fd);
 	logkit_end(&kit);
 }
 END_TEST
@@ -845,6 +1011,10 @@ main(void)
 	tcase_add_test(tests, bug_A8_what_is_foreign_is_named);
 	tcase_add_test(tests, without_sums_lengths_and_counts_are_checked);
 	tcase_add_test(tests, the_format_is_told_by_any_sum_that_fits);
+	tcase_add_test(tests, what_had_been_forced_is_not_torn);
+	tcase_add_test(tests, what_to_do_depends_on_what_had_been_forced);
+	tcase_add_test(tests, bug_A6_wrong_indexes_are_notes);
+	tcase_add_test(tests, a_wrong_list_of_sealed_segments_is_a_note);
 	tcase_add_test(tests, a_place_that_the_disk_refuses_is_told_and_passed);
 	tcase_add_test(tests, a_segment_that_cannot_be_opened_is_a_failure);
 	tcase_add_loop_test(tests, any_call_that_fails_is_no_damage, 0, 4);

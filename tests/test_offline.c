@@ -736,6 +736,50 @@ START_TEST(a_broker_goes_on_where_repair_has_cut)
 }
 END_TEST
 
+static void
+append_garbage(const char *name)
+{
+	int fd = open(path_of(name), O_WRONLY | O_APPEND | O_CLOEXEC);
+
+	ck_assert_int_eq(write(fd, "\0\0\0\x9" "half", 8), 8);
+	close(fd);
+}
+
+/* Stored indexes are the broker's: one that ends ahead of the cut stays, another goes, or it might fit one day. */
+START_TEST(repair_removes_an_index_only_when_it_is_wrong)
+{
+	static const char segment[] = "t-0/00000000000000000000.log", index[] = "t-0/00000000000000000000.index";
+	struct wire_bytes stored;
+	int fd;
+
+	broker_start(&broker, &(struct broker_config){ .workers = 1 });
+	fd = wire_connect_tcp(broker.port);
+	ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_FORCED, "first", 5, NULL), 0);
+	close(fd);
+	broker_stop(&broker);
+	append_garbage(segment);
+	stored = read_file(index);
+	tool("repair --apply $");
+	expect_code(0);
+	expect_in(run.out, "repaired: $/t-0/00000000000000000000.log: cut 8 bytes from position 13, offset 1");
+	expect_file(index, &stored);
+	append_garbage(segment);
+	write_file(index, "no index", 8);
+	tool("repair $");
+	expect_code(0);
+	expect_in(run.out, "note: $/t-0/00000000000000000000.index: its index is damaged, or of another log; ");
+	ck_assert_int_eq(access(path_of(index), F_OK), 0);
+	tool("repair --apply $");
+	expect_code(0);
+	ck_assert_int_eq(access(path_of(index), F_OK), -1);
+	broker_restart(&broker, NULL);
+	ck_assert_int_eq(broker_count_log(&broker, "cutting") + broker_count_log(&broker, ".index"), 0);
+	broker_stop(&broker);
+	wire_bytes_free(&stored);
+	finish();
+}
+END_TEST
+
 /* ---- a broker at work ------------------------------------------------------------------------------------------------ */
 
 static atomic_bool stop;
@@ -885,6 +929,7 @@ suite(void)
 	tcase_add_test(tests, repair_cuts_nothing_off_what_may_be_no_log);
 	tcase_add_test(tests, what_was_cut_can_be_shown_and_sent_again);
 	tcase_add_loop_test(tests, a_broker_goes_on_where_repair_has_cut, 0, 2);
+	tcase_add_test(tests, repair_removes_an_index_only_when_it_is_wrong);
 	suite_add_tcase(suite, live);
 	tcase_set_timeout(live, 300 * broker_scale());
 	tcase_add_loop_test(live, a_broker_at_work_is_never_a_false_alarm, 0, 4);

@@ -1,0 +1,136 @@
+/* Caches held against a log. */
+#include "client/caches.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "worker/sealed_list.h"
+
+int
+caches_read_index(struct caches_index *index, int dir_fd, int64_t base, enum record_format format)
+{
+	*index = (struct caches_index){ 0 };
+	index_init(&index->marks, 1);
+	if (index_file_read(dir_fd, base, format, &index->marks, &index->file, NULL) == 0 || errno == ENOENT)
+		return 0;
+	if (errno == ENOMEM)
+		return -1;
+	index->wrong = errno == EBADMSG ? "its index is damaged, or of another log" : "its index cannot be read";
+	return 0;
+}
+
+void
+caches_free_index(struct caches_index *index)
+{
+	index_free(&index->marks);
+}
+
+static void
+note(struct look *look, const char *why)
+{
+	look->note = (struct finding){ .kind = FINDING_WRONG_INDEX, .position = -1, .offset = -1, .bytes = -1, .records = -1,
+		.other = -1, .why = why };
+}
+
+/* The prefix ends in what had been forced, with something behind it: that is no torn write. */
+static void
+make_damage(struct look *look)
+{
+	struct finding *finding = look_add(look, FINDING_BAD_RECORD);
+
+	finding->position = look->prefix_bytes;
+	finding->offset = look->prefix_end;
+	finding->bytes = look->torn_bytes;
+	finding->verdict = look->torn_verdict;
+	finding->before = look->records;
+	finding->behind = 0;
+	look->torn_bytes = 0;
+}
+
+static void
+make_loss(struct look *look, const struct index_point *point)
+{
+	struct finding *finding = look_add(look, FINDING_LOST);
+
+	finding->position = look->prefix_bytes;
+	finding->offset = look->prefix_end;
+	finding->bytes = look->torn_bytes;
+	finding->other = point->end;
+	finding->records = point->end - look->prefix_end;
+	look->torn_bytes = 0;
+}
+
+/* The last segment, which ends before its index does. */
+static void
+judge_short(struct look *look, const struct index_point *point, int fd)
+{
+	if (look->torn_bytes > 0 && index_point_fits(point, fd, look->file_bytes))
+		make_damage(look);
+	else if (look->marks_right > 0)
+		make_loss(look, point);
+	else
+		note(look, "its index does not fit it");
+}
+
+void
+caches_judge(struct look *look, const struct caches_index *index, int fd)
+{
+	const struct index_point *point = &index->file.point;
+
+	if (index->wrong != NULL) {
+		note(look, index->wrong);
+		return;
+	}
+	/* The broker's next start goes on from this point: it does not see what is ahead of it, and does not cut there. */
+	for (int i = 0; i < look->count; i++)
+		look->found[i].last &= look->found[i].position >= point->position;
+	if (look->marks_wrong > 0 || (look->count == 0 && look->next != -1 && point->end > look->next))
+		note(look, "its index does not fit it");
+	else if (look->next == -1 && look->count == 0 && point->position > look->prefix_bytes)
+		judge_short(look, point, fd);
+}
+
+/* ---- the list of sealed segments ---- */
+
+static int
+compare_base(const void *key, const void *element)
+{
+	int64_t base = *(const int64_t *)key, other = ((const struct listing_segment *)element)->base;
+
+	return (base > other) - (base < other);
+}
+
+/* Segments that are gone between others are found missing without the list; the last one may have been sealed before. */
+static const char *
+compare_entry(const struct sealed_list *list, const struct sealed_entry *entry, const struct listing *listing, char *text)
+{
+	const struct listing_segment *segments = listing->segments;
+	const struct listing_segment *segment = bsearch(&entry->base, segments, listing->count, sizeof(*segments), compare_base);
+
+	if (segment == NULL && entry->base >= list->log_start && entry->base < segments[0].base) {
+		snprintf(text, CACHES_TEXT_BYTES, "it knows a segment ahead of all others, of the offsets %" PRId64 " to before %" PRId64
+		    ", that is not there", entry->base, entry->end);
+		return text;
+	}
+	if (segment == NULL || segment == &segments[listing->count - 1] || segment->bytes == entry->bytes)
+		return NULL;
+	snprintf(text, CACHES_TEXT_BYTES, "it knows %020" PRId64 ".log with %" PRId64 " bytes, not %" PRId64, entry->base,
+	    entry->bytes, segment->bytes);
+	return text;
+}
+
+const char *
+caches_look_at_list(int dir_fd, const struct listing *listing, char *text)
+{
+	struct sealed_list list;
+	const char *wrong = NULL;
+
+	if (sealed_list_read(dir_fd, &list, NULL) == -1)
+		return errno == EBADMSG ? "it is damaged, or no such list" : NULL;
+	for (size_t i = 0; i < list.count && listing->count > 0 && wrong == NULL; i++)
+		wrong = compare_entry(&list, &list.entries[i], listing, text);
+	sealed_list_free(&list);
+	return wrong;
+}

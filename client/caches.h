@@ -1,0 +1,36 @@
+/*
+ * What a broker has stored beside a log to start sooner, its caches, held against what was found in the log itself. Where
+ * they are wrong nothing is lost, the broker stores them anew; but a segment's index also tells how far it had been forced
+ * to disk, and what is not there of that is damage.
+ */
+#ifndef CLIENT_CACHES_H
+#define CLIENT_CACHES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/look.h"
+#include "worker/index.h"
+#include "worker/index_file.h"
+#include "worker/listing.h"
+
+/* A segment's index. */
+struct caches_index {
+	struct index marks;
+	struct index_file file;		/* zeroed: there is none, or it is not believed */
+	const char *wrong;		/* NULL: nothing is known to be wrong with it */
+};
+
+/* Reads the index, before the segment is looked at: then that has all that the index knows. Returns 0, or -1 with errno
+ * ENOMEM. Free it in any case. */
+int caches_read_index(struct caches_index *index, int dir_fd, int64_t base, enum record_format format);
+void caches_free_index(struct caches_index *index);
+
+/* Adds to the look what its index says: damage in what had been forced, a note on the index. `fd` is the segment's. */
+void caches_judge(struct look *look, const struct caches_index *index, int fd);
+
+/* What is wrong with the list of sealed segments, NULL: nothing, into `text`. `listing` was read before. */
+enum { CACHES_TEXT_BYTES = 160 };
+const char *caches_look_at_list(int dir_fd, const struct listing *listing, char *text);
+
+#endif
