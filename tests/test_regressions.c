@@ -865,6 +865,41 @@ START_TEST(a_worker_dies_or_stops_while_it_opens_a_failed_log)
 }
 END_TEST
 
+/*
+ * Nobody else waits meanwhile, nor do readers of what is durable. And what is acknowledged as FORCED when it is back has had
+ * a barrier of its own.
+ */
+START_TEST(bug_K1_K2_a_failed_log_is_opened_again)
+{
+	enum { PAIRS = 200 };
+	struct wire_bytes frame = { 0 };
+	struct wire_fetched fetched;
+	int client;
+
+	start_with_badsync((struct broker_config){ .topics = "t = 2\n", .workers = 1, .log = "flush_interval = off\n" });
+	ck_assert_int_eq(produce_word("t", 0, WIRE_FORCED), 0);
+	fail_and_begin_to_open();
+	client = connect_broker();
+	for (int i = 0; i < PAIRS; i++) {
+		ck_assert_int_eq(wire_produce_one(client, "t", 1, WIRE_WRITTEN, "word", 4, NULL), 0);
+		ck_assert_int_eq(wire_fetch(client, "t", 0, 0, 12, 0, 0, &fetched), 0);
+		ck_assert_uint_eq(fetched.length, 12);
+		wire_fetched_free(&fetched);
+	}
+	ck_assert(is_being_opened(NULL));
+	procs_let_barriers(&broker, "work");
+	ck_assert(broker_wait(takes_words, NULL, BACK_MS));
+	procs_let_barriers(&broker, "hold");
+	wire_put_produce_one(&frame, 1, "t", 0, WIRE_FORCED, "word", 4);
+	send_frame(client, &frame);
+	ck_assert(wire_silent(client, 300));
+	procs_let_barriers(&broker, "work");
+	ck_assert_int_eq(wire_expect(client, 1), 0);
+	close(client);
+	finish();
+}
+END_TEST
+
 /* ---- a worker without a free descriptor -------------------------------------------------------------------------- */
 
 enum { QUEUED = 4 };	/* one by one to both workers */
@@ -1121,6 +1156,7 @@ suite(void)
 	tcase_add_test(limits, cold_readers_take_turns);
 	tcase_add_test(processes, failed_force_in_recovery_is_no_force);
 	tcase_add_test(processes, a_worker_dies_or_stops_while_it_opens_a_failed_log);
+	tcase_add_test(processes, bug_K1_K2_a_failed_log_is_opened_again);
 	tcase_add_test(processes, full_worker_stops);
 	tcase_add_test(processes, full_worker_ends_with_its_supervisor);
 	tcase_add_test(processes, moves_when_there_is_a_descriptor);
