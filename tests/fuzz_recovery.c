@@ -1,6 +1,6 @@
 /*
  * libFuzzer: any bytes as the last segment of a log. Recovery must end, keep a valid prefix, and find the same again at
- * the next start; the first byte chooses format and neighbours.
+ * the next start; the first byte chooses format, neighbours, and the write modes of both starts.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -85,11 +85,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (root_fd < 0)
 		prepare();
 	settings.record_format = (data[0] & 1) ? RECORD_CRC32C : RECORD_PLAIN;
+	settings.mapped = (data[0] & 4) != 0;
 	mkdirat(root_fd, "t-0", 0700);
 	put_file("t-0/00000000000000000000.log", data + 1, size - 1);
 	if ((data[0] & 2) != 0)
 		put_file("t-0/00000000000000000005.log", data, 0);
 	first = open_once(&settings);
+	if ((data[0] & 8) != 0)
+		settings.mapped = !settings.mapped;
 	require(open_once(&settings) == first);
 	remove_files();
 	return 0;
