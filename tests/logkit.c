@@ -18,6 +18,7 @@
 #include "common/clock.h"
 #include "worker/scan.h"
 #include "worker/index_file.h"
+#include "worker/sealed_list.h"
 #include "worker/segment.h"
 #include "worker/store.h"
 #include "worker/syscalls.h"
@@ -685,6 +686,15 @@ logkit_remove_index(const struct logkit *kit, int64_t base)
 
 	index_file_name(name, base);
 	logkit_file_path(kit, name, path);
+	unlink(path);
+}
+
+void
+logkit_remove_list(const struct logkit *kit)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	logkit_file_path(kit, SEALED_LIST_NAME, path);
 	unlink(path);
 }
 

@@ -71,6 +71,7 @@ void logkit_expect_broken(struct logkit *kit, int64_t from, int64_t to);
 void logkit_file_path(const struct logkit *kit, const char *name, char *to);
 /* What is stored of a segment is not to be believed of other content. */
 void logkit_remove_index(const struct logkit *kit, int64_t base);
+void logkit_remove_list(const struct logkit *kit);
 void logkit_segment_path(const struct logkit *kit, int64_t base, char *to);
 int64_t logkit_file_bytes(const char *path);	/* -1: there is none */
 /* The active segment's file has nothing behind `end`: in file mode its size tells, in mapped mode zeros may follow. */

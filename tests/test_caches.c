@@ -1,6 +1,6 @@
 /*
- * Stored indexes at work: when recovery points are written, what recovery and lookup make of them, of missing, damaged,
- * foreign and stale ones; and that a log works on when none can be written.
+ * Stored indexes and the list of sealed segments at work: when they are written, what recovery and lookup make of them, of
+ * missing, damaged, foreign and stale ones; and that a log works on when none can be written.
  */
 #include <check.h>
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include "tests/logkit.h"
 #include "worker/index_file.h"
 #include "worker/retention.h"
+#include "worker/sealed_list.h"
 #include "worker/segment.h"
 
 static const enum record_format formats[] = { RECORD_PLAIN, RECORD_CRC32C };
@@ -187,7 +188,8 @@ START_TEST(the_order_of_a_point)
 	logkit_trace_caches();
 	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
 	ck_assert_str_eq(logkit_trace(), "force 00000000000000000000.log;create 00000000000000000004.log.tmp;"
-	    "force 00000000000000000004.log.tmp;rename 00000000000000000004.log;fsync t-0;write 00000000000000000000.index;");
+	    "force 00000000000000000004.log.tmp;rename 00000000000000000004.log;fsync t-0;write 00000000000000000000.index;"
+	    "create sealed.list.tmp;write sealed.list.tmp;rename sealed.list;");
 	ck_assert_int_eq(stored_end(0), 4);
 	ck_assert_int_eq(stored(4).bytes, 0);
 	logkit_end(&kit);
@@ -681,6 +683,168 @@ START_TEST(an_index_whose_segment_was_replaced)
 }
 END_TEST
 
+/* ---- the list of sealed segments ---- */
+
+static void
+read_list(struct sealed_list *list)
+{
+	int dir_fd = open(kit.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(sealed_list_read(dir_fd, list, NULL), 0);
+	close(dir_fd);
+}
+
+/* The list has exactly the segments of nine records from `from` to `to`. */
+static void
+expect_list(int64_t from, int64_t to)
+{
+	struct sealed_list list;
+	size_t at = 0;
+
+	read_list(&list);
+	for (int64_t base = from; base < to; base += 9, at++) {
+		ck_assert_uint_lt(at, list.count);
+		ck_assert_int_eq(list.entries[at].base, base);
+		ck_assert_int_eq(list.entries[at].end, base + 9);
+		ck_assert_int_eq(list.entries[at].bytes, 9 * (100 + header()));
+		ck_assert_int_le(list.entries[at].last_append_ms, clock_wall_ms());
+		ck_assert_int_ge(list.entries[at].last_append_ms, clock_wall_ms() - 600000);
+	}
+	ck_assert_uint_eq(list.count, at);
+	sealed_list_free(&list);
+}
+
+static void
+make_segments(enum record_format format, int records)
+{
+	logkit_begin(&kit, format, 1000);
+	logkit_open(&kit);
+	logkit_append(&kit, records, 100);
+}
+
+START_TEST(every_sealed_segment_is_listed)
+{
+	make_segments(formats[_i], 40);
+	expect_list(0, 36);
+	ck_assert_int_eq(logkit_try_append(&kit, 5, 100), 0);
+	/* Rolls, and then goes into segments of its own. */
+	ck_assert_int_eq(logkit_try_append(&kit, 27, 100), 0);
+	expect_list(0, 63);
+	logkit_close(&kit);
+	open_silently();
+	expect_list(0, 63);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(bug_A6_a_list_that_is_missing_or_damaged_is_made_anew)
+{
+	char path[LOGKIT_PATH_BYTES];
+	uint8_t *whole;
+	size_t bytes;
+
+	make_segments(formats[_i], 40);
+	logkit_close(&kit);
+	logkit_file_path(&kit, SEALED_LIST_NAME, path);
+	whole = logkit_read_file(path, &bytes);
+	for (size_t kept = 0; kept < bytes; kept += 3) {
+		logkit_write_file(path, whole, kept);
+		if (kept < 16)
+			open_with_line("t-0/sealed.list: it is damaged", "made anew");
+		else
+			open_with_line("t-0/sealed.list: it lacks", "of 4 sealed segments");
+		expect_list(0, 36);
+		logkit_close(&kit);
+	}
+	ck_assert_int_eq(unlink(path), 0);
+	open_with_line("t-0/sealed.list: it lacks 4 of 4", "taken from the directory");
+	expect_list(0, 36);
+	logkit_close(&kit);
+	logkit_truncate(path, (int64_t)bytes + 100);
+	open_with_line("t-0/sealed.list: its last 100 bytes are damaged", "anew");
+	logkit_close(&kit);
+	for (size_t i = 0; i < bytes; i++)
+		whole[i] = (uint8_t)(i * 7 + 1);
+	logkit_write_file(path, whole, bytes);
+	open_with_line("t-0/sealed.list: it is damaged", "made anew");
+	expect_list(0, 36);
+	logkit_close(&kit);
+	open_silently();
+	logkit_expect(&kit, 0, 40, 100);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* A directory that was copied has new times; the records are as old as they were. */
+START_TEST(the_list_knows_when_a_segment_was_written)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = time(NULL) - 1000000 } };
+	char path[LOGKIT_PATH_BYTES];
+
+	make_segments(RECORD_CRC32C, 40);
+	logkit_close(&kit);
+	for (int64_t base = 0; base < 36; base += 9) {
+		logkit_segment_path(&kit, base, path);
+		ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+	}
+	kit.settings.retention_age_ms = 600000;
+	open_silently();
+	ck_assert_int_eq(partition_retire(kit.p, clock_now_ns()), 0);
+	logkit_close(&kit);
+	logkit_remove_list(&kit);
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_retire(kit.p, clock_now_ns()), 4);
+	logkit_end(&kit);
+}
+END_TEST
+
+static void
+retire_all(void)
+{
+	struct partition_retire *retire;
+	bool force_failed;
+
+	partition_retire(kit.p, clock_now_ns());
+	while ((retire = partition_retire_begin(kit.p)) != NULL) {
+		partition_retire_run(retire);
+		ck_assert_int_eq(partition_retire_finish(kit.p, retire, &force_failed), 0);
+	}
+}
+
+/* What retention has removed is not missed, also when it is not configured any more; and the list does not grow for ever. */
+START_TEST(what_retention_removes_leaves_the_list)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	make_segments(RECORD_CRC32C, 1);
+	kit.settings.retention_bytes = 1;
+	logkit_reopen(&kit);
+	for (int i = 0; i < 200; i++) {
+		logkit_append(&kit, 9, 100);
+		retire_all();
+	}
+	logkit_file_path(&kit, SEALED_LIST_NAME, path);
+	ck_assert_int_lt(logkit_file_bytes(path), 100 * 36);
+	ck_assert_int_eq(logkit_count_files(&kit, ".index"), 0);
+	kit.settings.retention_bytes = 0;
+	logkit_close(&kit);
+	open_silently();
+	ck_assert_int_eq(partition_log_start(kit.p), 1800);
+	logkit_append(&kit, 20, 100);
+	logkit_close(&kit);
+	open_silently();
+	logkit_expect(&kit, 1800, 1821, 100);
+	/* But what somebody else removes is. */
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 1800, path);
+	ck_assert_int_eq(unlink(path), 0);
+	open_with_line("t-0/00000000000000001800.log is missing: offsets 1800 to 1808 cannot be read", "Restore");
+	ck_assert_int_eq(partition_log_start(kit.p), 1809);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* ---- caches that cannot be written ---- */
 
 /* No call on a cache works: the log does, and says so once. */
@@ -859,6 +1023,10 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, an_index_whose_segment_was_replaced);
 	tcase_add_test(tests, bug_B2_an_index_that_cannot_be_removed_stops_no_retention);
 	tcase_add_test(tests, an_index_that_goes_while_the_log_is_open);
+	tcase_add_loop_test(tests, every_sealed_segment_is_listed, 0, FORMATS);
+	tcase_add_loop_test(tests, bug_A6_a_list_that_is_missing_or_damaged_is_made_anew, 0, FORMATS);
+	tcase_add_test(tests, the_list_knows_when_a_segment_was_written);
+	tcase_add_test(tests, what_retention_removes_leaves_the_list);
 	tcase_add_loop_test(tests, a_log_works_without_caches, 0, 4 * FORMATS);
 	tcase_add_loop_test(tests, any_call_on_a_cache_may_fail, 0, 4);
 	tcase_add_loop_test(tests, P8_a_start_opens_no_sealed_segment, 0, FORMATS);

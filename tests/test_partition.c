@@ -532,6 +532,7 @@ START_TEST(a_missing_segment_is_a_hole_and_told_at_start)
 	ck_assert_int_eq(unlink(path), 0);
 	logkit_segment_path(&kit, 0, path);
 	logkit_truncate(path, 20);
+	logkit_remove_list(&kit);
 	logkit_catch_lines();
 	logkit_open(&kit);
 	lines = logkit_caught_lines();
@@ -575,6 +576,7 @@ START_TEST(overlapping_segments_are_left_alone_and_both_readable)
 	logkit_segment_path(&kit, 12, path);
 	logkit_write_file(path, batch, bytes);
 	free(batch);
+	logkit_remove_list(&kit);
 	logkit_open(&kit);
 	logkit_catch_lines();
 	logkit_expect(&kit, 0, 36, 100);

@@ -96,7 +96,7 @@ expect_out_of_range(int64_t from, int64_t to)
 		ck_assert(i < partition_log_start(kit.p) && partition_find(kit.p, i, &place) == PARTITION_BROKEN);
 }
 
-/* The last write to a segment, so many seconds ago. */
+/* The last write to a segment, so many seconds ago; nothing else tells. */
 static void
 set_age(int64_t base, int64_t seconds)
 {
@@ -105,6 +105,7 @@ set_age(int64_t base, int64_t seconds)
 
 	logkit_segment_path(&kit, base, path);
 	ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+	logkit_remove_list(&kit);
 }
 
 /* ---- which ---- */

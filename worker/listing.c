@@ -273,6 +273,14 @@ listing_free(struct listing *listing)
 	*listing = (struct listing){ 0 };
 }
 
+int
+listing_add(struct listing *listing, int64_t base)
+{
+	const struct stat nothing = { 0 };
+
+	return add_segment(listing, base, &nothing);
+}
+
 void
 listing_remove(struct listing *listing, size_t at)
 {

@@ -58,6 +58,9 @@ int listing_read_noting(struct listing *listing, int dir_fd, listing_note *note,
 
 void listing_free(struct listing *listing);
 
+/* Adds a segment without content behind the others: it has been made. Returns 0, or -1 with errno ENOMEM. */
+int listing_add(struct listing *listing, int64_t base);
+
 /* Takes a segment out: it turned out not to belong to this log. */
 void listing_remove(struct listing *listing, size_t at);
 

@@ -16,6 +16,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "worker/inventory.h"
 #include "worker/listing.h"
 #include "worker/partition_state.h"
 #include "worker/recovery.h"
@@ -214,18 +215,42 @@ make_partition(const struct recovery *r, bool done, struct partition_opened *ope
 	}
 }
 
+static int
+take_inventory(struct inventory *inventory, int dir_fd)
+{
+	inventory->dir_fd = dir_fd;
+	if (listing_read(inventory->listing, dir_fd, inventory->name) == -1)
+		return -1;
+	if (inventory_read(inventory) == 0)
+		return 0;
+	listing_free(inventory->listing);
+	errno = ENOMEM;
+	return -1;
+}
+
+/* The log is open, unless memory was out. */
+static void
+settle_inventory(struct inventory *inventory, struct partition *p, const struct partition_settings *settings)
+{
+	if (p == NULL)
+		return;
+	inventory_report(inventory, settings);
+	partition_note_cache(p, SEALED_LIST_NAME, inventory_store(inventory) == -1 ? errno : 0);
+}
+
 void
 partition_open(int data_fd, const char *name, const struct partition_settings *settings,
     const struct partition_known *known, struct partition_opened *opened)
 {
 	struct listing listing;
+	struct inventory inventory = { .name = name, .listing = &listing };
 	struct recovery recovery = { .data_fd = data_fd, .name = name, .settings = settings,
-		.known = known, .listing = &listing, .why = opened->why };
+		.known = known, .listing = &listing, .inventory = &inventory, .why = opened->why };
 	int dir_fd = open_directory(data_fd, name);
 	int done;
 
 	*opened = (struct partition_opened){ 0 };
-	if (dir_fd == -1 || listing_read(&listing, dir_fd, name) == -1) {
+	if (dir_fd == -1 || take_inventory(&inventory, dir_fd) == -1) {
 		snprintf(opened->why, sizeof(opened->why), "cannot open its directory: %s", strerror(errno));
 		if (dir_fd != -1)
 			close(dir_fd);
@@ -237,8 +262,11 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 		make_partition(&recovery, done == 0, opened);
 	else
 		close(dir_fd);
+	if (done == 0)
+		settle_inventory(&inventory, opened->partition, settings);
 	opened->truncated_bytes = recovery.truncated_bytes;
 	opened->failed = recovery.failed;
+	inventory_free(&inventory);
 	listing_free(&listing);
 }
 
@@ -530,6 +558,7 @@ take_over(struct partition *p, struct partition_roll *roll)
 	else
 		seal_active(p);
 	note_index(p, roll->index_error);
+	partition_note_cache(p, SEALED_LIST_NAME, roll->list_error);
 	p->stored = roll->stored;
 	/* What the batch has brought, if there is one. */
 	note_append(p, true);

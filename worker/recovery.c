@@ -309,29 +309,6 @@ report_damaged_seal(const struct recovery *r, const struct tail *tail)
 	    tail->segment->end, record_verdict_text(tail->scan.verdict));
 }
 
-/* Sizes and names alone show some damage in the sealed segments: that is reported now, and changes nothing. */
-static void
-report_visible_damage(const struct recovery *r)
-{
-	const struct listing_segment *segments = r->listing->segments;
-	int64_t smallest = (int64_t)record_header_bytes(r->settings->record_format) + 1;
-
-	for (size_t i = 0; i + 1 < r->listing->count; i++) {
-		int64_t bytes = segments[i].bytes, next = segments[i + 1].base, records = next - segments[i].base;
-		char file[SEGMENT_NAME_BYTES];
-
-		segment_name(file, segments[i].base);
-		if (records > bytes / smallest)
-			log_error("%s/%s: its %" PRId64 " bytes cannot hold the records up to offset %" PRId64 ", where the "
-			    "next segment begins: a segment is missing or cut short, reading the gap gives an error. "
-			    "Restore the files from a copy and restart the broker", r->name, file, bytes, next);
-		else if (records < (bytes + RECORD_MAX_BYTES - 1) / RECORD_MAX_BYTES)
-			log_error("%s/%s: its %" PRId64 " bytes reach beyond offset %" PRId64 ", where the next "
-			    "segment begins: they overlap. Both are left as they are; compare the directory with a copy",
-			    r->name, file, bytes, next);
-	}
-}
-
 /* Has the segment no content: no bytes, or nothing but zeros? -1 with `why` when that cannot be told. */
 static int
 is_empty(struct recovery *r, const struct tail *tail)
@@ -387,6 +364,41 @@ look_at_empty(struct recovery *r)
 	return r->listing->count == 0 ? 0 : open_empty(r);
 }
 
+/* Where did the active segment `base` end, which is not there any more? Its index may be, and be right. */
+static int64_t
+lost_end(const struct recovery *r, int64_t base)
+{
+	struct index_file file;
+	struct index index;
+	int64_t end = base;
+
+	index_init(&index, r->settings->index_interval_bytes);
+	if (index_file_read(r->dir_fd, base, r->settings->record_format, &index, &file, NULL) == 0)
+		end = file.point.end;
+	index_free(&index);
+	return end;
+}
+
+/*
+ * The last segment that is there had been sealed, so there was one behind it. To go on in its place would give its offsets
+ * to other records; so the log goes on where it is known to have ended, behind a gap.
+ */
+static int
+replace_active(struct recovery *r, const struct tail *tail)
+{
+	int64_t base = tail->segment->end;
+	char file[SEGMENT_NAME_BYTES];
+
+	if (check_published(r, base) == -1)
+		return -1;
+	r->new_base = lost_end(r, base);
+	segment_name(file, base);
+	log_error("%s/%s is missing, the log's last segment: records from offset %" PRId64 " on are lost, and the log goes on at "
+	    "offset %" PRId64 ". To get them back, stop the broker, restore the file and remove the one that is made now",
+	    r->name, file, base, r->new_base);
+	return 0;
+}
+
 static int
 look_at_tail(struct recovery *r, struct tail *tail, size_t last)
 {
@@ -396,6 +408,8 @@ look_at_tail(struct recovery *r, struct tail *tail, size_t last)
 		return -1;
 	active_base = r->listing->segments[r->listing->count - 1].base;
 	if (active_base == tail->segment->base) {
+		if (inventory_was_sealed(r->inventory, active_base, tail->segment->end, tail->file_bytes))
+			return replace_active(r, tail);
 		if (check_published(r, tail->segment->end) == -1)
 			return -1;
 		take_active(r, tail);
@@ -750,22 +764,25 @@ date_active(struct recovery *r)
 }
 
 static int
-create_first(struct recovery *r)
+create_active(struct recovery *r)
 {
-	r->active = roll_create_segment(r->dir_fd, 0, r->settings->record_format, r->settings->index_interval_bytes);
+	int64_t base = r->new_base;
+
+	r->active = roll_create_segment(r->dir_fd, base, r->settings->record_format, r->settings->index_interval_bytes);
 	if (r->active == NULL)
-		return refuse_disk(r, 0, "create");
-	if (syscalls.fdatasync(r->active->fd) == 0 && roll_publish_segment(r->dir_fd, 0) == 0)
+		return refuse_disk(r, base, "create");
+	if (syscalls.fdatasync(r->active->fd) == 0 && roll_publish_segment(r->dir_fd, base) == 0
+	    && listing_add(r->listing, base) == 0)
 		return 0;
-	return refuse_disk(r, 0, "create");
+	return refuse_disk(r, base, "create");
 }
 
 static int
 change(struct recovery *r, const struct tail *tail)
 {
-	if (r->known->failed && try_disk(r, r->active == NULL ? 0 : r->active->base) == -1)
+	if (r->known->failed && try_disk(r, r->active == NULL ? r->new_base : r->active->base) == -1)
 		return -1;
-	if (r->active == NULL && create_first(r) == -1)
+	if (r->active == NULL && create_active(r) == -1)
 		return -1;
 	if (forget_index(r) == -1)
 		return -1;
@@ -791,6 +808,7 @@ recovery_run(struct recovery *recovery)
 	int done = -1;
 
 	recovery->active = NULL;
+	recovery->new_base = 0;
 	recovery->index = (struct index_taken){ 0 };
 	recovery->index_error = 0;
 	recovery->truncated_bytes = 0;
@@ -801,7 +819,6 @@ recovery_run(struct recovery *recovery)
 	if (done == 0) {
 		date_active(recovery);
 		store_point(recovery);
-		report_visible_damage(recovery);
 		return 0;
 	}
 	if (!may_be_read(recovery)) {

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "worker/index_file.h"
+#include "worker/inventory.h"
 #include "worker/listing.h"
 #include "worker/partition.h"
 #include "worker/segment.h"
@@ -26,7 +27,10 @@ struct recovery {
 	const struct partition_settings *settings;
 	const struct partition_known *known;
 	struct listing *listing;	/* afterwards: the segments of the log, the active one last */
+	const struct inventory *inventory;
 	char *why;			/* PARTITION_WHY_BYTES */
+
+	int64_t new_base;		/* its own: where the active segment begins, when it has to be created */
 
 	/* Results. */
 	/* Opened, indexed, forced; one reference. Without success NULL, or, of a log that is read from the disk, what can be

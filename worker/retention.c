@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "worker/index_file.h"
 #include "worker/partition_state.h"
+#include "worker/sealed_list.h"
 #include "worker/syscalls.h"
 
 enum { RETIRE_MAX = 256 };	/* files of one job, however quick the disk is */
@@ -18,6 +19,7 @@ struct partition_retire {
 	int dir_fd;
 	int64_t bases[RETIRE_MAX];	/* oldest first */
 	size_t count;
+	size_t sealed_count;		/* segments that stay */
 	struct segment *closing;	/* by next; each with its last reference */
 
 	size_t done;		/* of them are unlinked, and the directory is forced behind each */
@@ -191,6 +193,7 @@ partition_retire_begin(struct partition *p)
 	if (retire == NULL)
 		return NULL;
 	retire->dir_fd = p->dir_fd;
+	retire->sealed_count = p->sealed_count;
 	retire->closing = take_unused(p);
 	if (may_unlink(p))
 		retire->count = p->doomed_count < RETIRE_MAX ? p->doomed_count : RETIRE_MAX;
@@ -222,6 +225,14 @@ unlink_one(struct partition_retire *retire, int dir_fd, int64_t base)
 	return -1;
 }
 
+/* What is missing from the front of a log is then known to have been removed. Of no consequence when it fails. */
+static void
+note_start(const struct partition_retire *retire, int dir_fd)
+{
+	if (sealed_list_note_start(dir_fd, retire->bases[retire->count - 1] + 1) == 0)
+		sealed_list_trim(dir_fd, retire->sealed_count);
+}
+
 static int
 unlink_all(struct partition_retire *retire)
 {
@@ -232,6 +243,7 @@ unlink_all(struct partition_retire *retire)
 
 	if (dir_fd == -1)
 		return -1;
+	note_start(retire, dir_fd);
 	while (error == 0 && retire->done < retire->count && (retire->done == 0 || clock_now_ns() < deadline_ns)) {
 		if (unlink_one(retire, dir_fd, retire->bases[retire->done]) == -1)
 			error = errno;

@@ -16,6 +16,7 @@
 #include "common/clock.h"
 
 #include "worker/partition.h"
+#include "worker/sealed_list.h"
 #include "worker/syscalls.h"
 
 /* Gives a part as many of the whole records at its start as fit a segment. Returns 0, or -1 with errno EINVAL. */
@@ -346,9 +347,37 @@ store_indexes(struct partition_roll *roll)
 			roll->index_error = errno;
 }
 
+/* The active segment, and all parts but the last one. */
+static int
+store_list(struct partition_roll *roll)
+{
+	const struct segment *active = roll->active;
+	struct sealed_entry *entries = malloc(roll->part_count * sizeof(*entries));
+	int64_t now_ms = clock_wall_ms();
+	size_t count = 0;
+	int done = 0;
+
+	if (entries == NULL)
+		return -1;
+	if (!roll->replaces)
+		entries[count++] = (struct sealed_entry){ active->base, active->end, active->bytes, roll->last_append_ms };
+	for (size_t i = 0; i + 1 < roll->part_count; i++) {
+		const struct roll_part *part = &roll->parts[i];
+
+		entries[count++] = (struct sealed_entry){ part->base, part->base + part->count, (int64_t)part->bytes, now_ms };
+	}
+	if (count > 0)
+		done = sealed_list_append(roll->dir_fd, entries, count);
+	free(entries);
+	return done;
+}
+
 void
 partition_roll_run(struct partition_roll *roll)
 {
-	if (seal_active(roll) == 0 && write_parts(roll) == 0 && publish_parts(roll) == 0)
-		store_indexes(roll);
+	if (seal_active(roll) == -1 || write_parts(roll) == -1 || publish_parts(roll) == -1)
+		return;
+	store_indexes(roll);
+	if (store_list(roll) == -1)
+		roll->list_error = errno;
 }

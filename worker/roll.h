@@ -6,7 +6,7 @@
  *   seal       active: trim to its exact length, force
  *   write      each new segment: create under a temporary name, write, force; the last one gets its full size
  *   publish    each new segment in order: rename, force the directory
- *   store      the index of each segment that has records; a cache, so that this may fail
+ *   store      the index of each segment that has records, and the list of the sealed ones: caches, so that this may fail
  *
  * Nothing of the batch has a name before all of it is on disk. The directory is forced between two renames, since a
  * power cut may keep any subset of names that are not forced, and a hole must never come from that.
@@ -50,6 +50,7 @@ struct partition_roll {
 	bool lost;		/* what is on disk is not known any more: the partition has failed */
 	bool trimmed;		/* the active file has its exact length */
 	int index_error;	/* errno of the first index that could not be stored, which does no harm; 0 = all are */
+	int list_error;		/* and of the list of sealed segments */
 	/* Without error the new active segment. With an error NULL, or the empty file that stands in the active one's
 	 * place since an undone batch had taken its name. */
 	struct segment *next;

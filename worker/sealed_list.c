@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,6 +76,13 @@ sealed_list_add(struct sealed_list *list, const struct sealed_entry *entry)
 	return 0;
 }
 
+bool
+sealed_list_plausible(const struct sealed_entry *entry)
+{
+	return entry->base >= 0 && entry->end > entry->base && entry->bytes > 0
+	    && entry->end - entry->base <= entry->bytes / SMALLEST_RECORD_BYTES;
+}
+
 /* The last entry whose base is at or below the offset, or NULL. */
 static const struct sealed_entry *
 at_or_below(const struct sealed_list *list, int64_t offset)
@@ -120,9 +126,7 @@ get_entry(const uint8_t *p, struct sealed_entry *entry)
 		.bytes = bytes_get_i64(p + 16), .last_append_ms = bytes_get_i64(p + 24) };
 	if (crc32c(p, SUMMED_BYTES) != bytes_get_u32(p + SUMMED_BYTES))
 		return false;
-	return entry->base >= 0 && entry->end >= entry->base && entry->bytes >= 0
-	    && entry->end - entry->base <= entry->bytes / SMALLEST_RECORD_BYTES
-	    && (entry->end > entry->base || entry->bytes == 0);
+	return sealed_list_plausible(entry) || (entry->base >= 0 && entry->end == entry->base && entry->bytes == 0);
 }
 
 /* Takes up entries as far as they are valid. Returns their number, or -1 with errno ENOMEM. */
@@ -286,6 +290,27 @@ sealed_list_append(int dir_fd, const struct sealed_entry *entries, size_t count)
 	free(bytes);
 	errno = error;
 	return error == 0 ? 0 : -1;
+}
+
+int
+sealed_list_trim(int dir_fd, size_t sealed)
+{
+	struct sealed_list list;
+	int fd = segment_open_regular(dir_fd, SEALED_LIST_NAME, O_RDONLY);
+	int64_t file_bytes;
+	int done = 0;
+
+	if (fd == -1)
+		return errno == ENOENT ? 0 : -1;
+	file_bytes = segment_file_bytes(fd);
+	close(fd);
+	if (!sealed_list_stale((size_t)(file_bytes / ENTRY_BYTES), sealed))
+		return 0;
+	if (sealed_list_read(dir_fd, &list, NULL) == -1)
+		return -1;
+	done = sealed_list_write(dir_fd, &list);
+	sealed_list_free(&list);
+	return done;
 }
 
 int

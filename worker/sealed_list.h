@@ -1,7 +1,7 @@
 /*
  * The list of a partition's sealed segments, so that start-up opens none of them and still sees what is missing or has
  * another size. A cache: the directory tells what is there, the list what was. It grows by an entry for each segment that
- * is sealed, written behind the force of the next one's name and never forced itself; it is rewritten when much of it has
+ * is sealed, written behind the force of the next one's name and never forced itself; it is rewritten when most of it has
  * become stale, or when it is found damaged. An entry is overtaken by a later one that lies below its end.
  *
  *   sealed.list    header | entry | entry | ...                  integers are big-endian
@@ -15,6 +15,7 @@
 #ifndef WORKER_SEALED_LIST_H
 #define WORKER_SEALED_LIST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,16 @@ struct sealed_list {
 int sealed_list_read(int dir_fd, struct sealed_list *list, int64_t *stray_bytes);
 void sealed_list_free(struct sealed_list *list);
 
+/* Are most of so many entries in a file of no use when there are `sealed` segments? */
+static inline bool
+sealed_list_stale(size_t in_file, size_t sealed)
+{
+	return in_file > 2 * sealed + 64;
+}
+
+/* Can a segment have these numbers? The file takes no others. */
+bool sealed_list_plausible(const struct sealed_entry *entry);
+
 /* The entry of that base, or NULL. */
 const struct sealed_entry *sealed_list_find(const struct sealed_list *list, int64_t base);
 
@@ -57,6 +68,10 @@ int sealed_list_append(int dir_fd, const struct sealed_entry *entries, size_t co
 
 /* Notes, ahead of their removal, that the segments below `log_start` are retired. Returns 0, or -1 with errno. */
 int sealed_list_note_start(int dir_fd, int64_t log_start);
+
+/* Writes the file anew without what is stale in it, if that is most of it: there are `sealed` segments. Returns 0, or -1
+ * with errno and the old file. An entry that is added at the same moment can be lost: then the next start finds out. */
+int sealed_list_trim(int dir_fd, size_t sealed);
 
 /* Writes the file anew: what the list has at or above its log start. Returns 0, or -1 with errno and the old file. */
 int sealed_list_write(int dir_fd, const struct sealed_list *list);

@@ -1,0 +1,260 @@
+/* The list of sealed segments against the directory. */
+#include "worker/inventory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/log.h"
+
+/* ---- reading ---- */
+
+/* The listing's entry of that base, or NULL. */
+static const struct listing_segment *
+find_listed(const struct listing *listing, int64_t base)
+{
+	size_t low = 0, high = listing->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (listing->segments[middle].base < base)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < listing->count && listing->segments[low].base == base ? &listing->segments[low] : NULL;
+}
+
+/*
+ * A file in the middle of a sealed segment's offsets, which was never sealed itself: a copy or another one's file under a
+ * wrong name. Its bytes under these offsets would be the wrong records. The segment behind it must be there, too, or
+ * the list might be of another time.
+ */
+static bool
+is_foreign(const struct inventory *inventory, int64_t base)
+{
+	const struct sealed_entry *around = sealed_list_inside(&inventory->list, base);
+
+	return around != NULL && find_listed(inventory->listing, around->end) != NULL;
+}
+
+static void
+drop_foreign(struct inventory *inventory)
+{
+	struct listing *listing = inventory->listing;
+
+	for (size_t i = listing->count; i-- > 0;) {
+		int64_t base = listing->segments[i].base;
+		char file[SEGMENT_NAME_BYTES];
+
+		if (i + 1 == listing->count || !is_foreign(inventory, base))
+			continue;
+		segment_name(file, base);
+		listing_report_foreign(inventory->name, file, "its offsets are those of a segment ahead of it: a copy, or a wrong name");
+		listing_remove(listing, i);
+	}
+}
+
+static void
+take_times(struct inventory *inventory)
+{
+	struct listing *listing = inventory->listing;
+
+	for (size_t i = 0; i < listing->count; i++) {
+		struct listing_segment *segment = &listing->segments[i];
+		const struct sealed_entry *entry = sealed_list_find(&inventory->list, segment->base);
+
+		if (entry != NULL && entry->bytes == segment->bytes)
+			segment->last_append_ms = entry->last_append_ms;
+	}
+}
+
+int
+inventory_read(struct inventory *inventory)
+{
+	inventory->list = (struct sealed_list){ 0 };
+	inventory->wrong = NULL;
+	inventory->stray_bytes = 0;
+	inventory->lacking = 0;
+	if (inventory->listing->has_list && sealed_list_read(inventory->dir_fd, &inventory->list,
+	    &inventory->stray_bytes) == -1) {
+		if (errno == ENOMEM)
+			return -1;
+		if (errno != ENOENT)
+			inventory->wrong = errno == EBADMSG ? "it is damaged, or no such list" : strerror(errno);
+	}
+	drop_foreign(inventory);
+	take_times(inventory);
+	return 0;
+}
+
+void
+inventory_free(struct inventory *inventory)
+{
+	sealed_list_free(&inventory->list);
+}
+
+bool
+inventory_was_sealed(const struct inventory *inventory, int64_t base, int64_t end, int64_t bytes)
+{
+	const struct sealed_entry *entry = sealed_list_find(&inventory->list, base);
+
+	return entry != NULL && entry->end == end && entry->bytes == bytes;
+}
+
+/* ---- reporting ---- */
+
+static int64_t
+active_base(const struct inventory *inventory)
+{
+	return inventory->listing->segments[inventory->listing->count - 1].base;
+}
+
+/* Retention removes from the front, and notes how far: what it has not noted is missing, unless it may have been unable to. */
+static bool
+may_be_retired(const struct inventory *inventory, const struct sealed_entry *entry,
+    const struct partition_settings *settings)
+{
+	bool ahead = entry->base < inventory->listing->segments[0].base;
+
+	return entry->base < inventory->list.log_start
+	    || (ahead && (settings->retention_bytes > 0 || settings->retention_age_ms > 0));
+}
+
+static void
+report_missing(const struct inventory *inventory, const struct partition_settings *settings)
+{
+	for (size_t i = 0; i < inventory->list.count; i++) {
+		const struct sealed_entry *entry = &inventory->list.entries[i];
+		char file[SEGMENT_NAME_BYTES];
+
+		if (entry->base >= active_base(inventory) || find_listed(inventory->listing, entry->base) != NULL
+		    || may_be_retired(inventory, entry, settings))
+			continue;
+		segment_name(file, entry->base);
+		log_error("%s/%s is missing: offsets %" PRId64 " to %" PRId64 " cannot be read. Restore the file from a copy and "
+		    "restart the broker", inventory->name, file, entry->base, entry->end - 1);
+	}
+}
+
+/* What the list says of a segment and of the one behind it. */
+static void
+report_changed(const struct inventory *inventory, const struct listing_segment *segment,
+    const struct sealed_entry *entry)
+{
+	int64_t next = segment[1].base;
+	char file[SEGMENT_NAME_BYTES];
+
+	segment_name(file, segment->base);
+	if (entry->bytes != segment->bytes)
+		log_error("%s/%s: it has %" PRId64 " bytes, but was sealed with %" PRId64 ": it is damaged, and left as it is. "
+		    "Restore the file from a copy and restart the broker", inventory->name, file, segment->bytes, entry->bytes);
+	else if (entry->end < next && sealed_list_find(&inventory->list, entry->end) == NULL)
+		log_error("%s/%s: it ends at offset %" PRId64 ", but the next segment begins at %" PRId64 ": what lies between "
+		    "is missing and cannot be read. Restore the files from a copy and restart the broker", inventory->name, file,
+		    entry->end, next);
+	else if (entry->end > next)
+		log_error("%s/%s: it ends at offset %" PRId64 ", but the next segment begins at %" PRId64 ": they overlap. Both are "
+		    "left as they are; compare the directory with a copy", inventory->name, file, entry->end, next);
+}
+
+/* Without an entry sizes and names alone show some damage. */
+static void
+report_unlikely(const struct inventory *inventory, const struct listing_segment *segment, int64_t smallest)
+{
+	int64_t bytes = segment->bytes, next = segment[1].base, records = next - segment->base;
+	char file[SEGMENT_NAME_BYTES];
+
+	segment_name(file, segment->base);
+	if (records > bytes / smallest)
+		log_error("%s/%s: its %" PRId64 " bytes cannot hold the records up to offset %" PRId64 ", where the "
+		    "next segment begins: a segment is missing or cut short, reading the gap gives an error. "
+		    "Restore the files from a copy and restart the broker", inventory->name, file, bytes, next);
+	else if (records < (bytes + RECORD_MAX_BYTES - 1) / RECORD_MAX_BYTES)
+		log_error("%s/%s: its %" PRId64 " bytes reach beyond offset %" PRId64 ", where the next "
+		    "segment begins: they overlap. Both are left as they are; compare the directory with a copy",
+		    inventory->name, file, bytes, next);
+}
+
+void
+inventory_report(const struct inventory *inventory, const struct partition_settings *settings)
+{
+	const struct listing *listing = inventory->listing;
+	int64_t smallest = (int64_t)record_header_bytes(settings->record_format) + 1;
+
+	if (listing->count == 0)
+		return;
+	report_missing(inventory, settings);
+	for (size_t i = 0; i + 1 < listing->count; i++) {
+		const struct sealed_entry *entry = sealed_list_find(&inventory->list, listing->segments[i].base);
+
+		if (entry != NULL)
+			report_changed(inventory, &listing->segments[i], entry);
+		else
+			report_unlikely(inventory, &listing->segments[i], smallest);
+	}
+}
+
+/* ---- storing ---- */
+
+/* The list as it should be: what it has told of sealed segments, also of those that are missing, and the others. */
+static int
+merge(struct inventory *inventory, struct sealed_list *merged)
+{
+	const struct listing *listing = inventory->listing;
+	const struct sealed_list *list = &inventory->list;
+	size_t at = 0;
+
+	merged->log_start = list->log_start;
+	for (size_t i = 0; i < listing->count; i++) {
+		const struct listing_segment *segment = &listing->segments[i];
+		struct sealed_entry added = { .base = segment->base, .bytes = segment->bytes,
+			.last_append_ms = segment->last_append_ms };
+
+		while (at < list->count && list->entries[at].base < segment->base)
+			if (sealed_list_add(merged, &list->entries[at++]) == -1)
+				return -1;
+		if (i + 1 == listing->count || (at < list->count && list->entries[at].base == segment->base))
+			continue;
+		added.end = segment[1].base;
+		/* Otherwise it is damaged, and nobody knows where it ended. */
+		if (!sealed_list_plausible(&added))
+			continue;
+		inventory->lacking++;
+		if (sealed_list_add(merged, &added) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static void
+report_list(const struct inventory *inventory, size_t sealed)
+{
+	if (inventory->wrong != NULL)
+		log_warning("%s/" SEALED_LIST_NAME ": %s; it is made anew from the directory", inventory->name, inventory->wrong);
+	else if (inventory->lacking > 0)
+		log_info("%s/" SEALED_LIST_NAME ": it lacks %zu of %zu sealed segments, which are taken from the directory",
+		    inventory->name, inventory->lacking, sealed);
+	else if (inventory->stray_bytes > 0)
+		log_info("%s/" SEALED_LIST_NAME ": its last %" PRId64 " bytes are damaged; it is made anew", inventory->name,
+		    inventory->stray_bytes);
+}
+
+int
+inventory_store(struct inventory *inventory)
+{
+	size_t sealed = inventory->listing->count == 0 ? 0 : inventory->listing->count - 1;
+	struct sealed_list merged = { 0 };
+	int done, error;
+
+	done = merge(inventory, &merged);
+	report_list(inventory, sealed);
+	if (done == 0 && (inventory->wrong != NULL || inventory->lacking > 0 || inventory->stray_bytes > 0
+	    || sealed_list_stale(inventory->list.in_file, merged.count)))
+		done = sealed_list_write(inventory->dir_fd, &merged);
+	error = errno;
+	sealed_list_free(&merged);
+	errno = error;
+	return done;
+}

@@ -1,0 +1,42 @@
+/*
+ * What should stand in a partition's directory, by the list of its sealed segments, against what does: which files are not
+ * of this log, which segments are missing or have another size than they were sealed with. Believes the list where the
+ * directory bears it out, and writes it anew where it does not. Opens no segment.
+ */
+#ifndef WORKER_INVENTORY_H
+#define WORKER_INVENTORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "worker/listing.h"
+#include "worker/partition.h"
+#include "worker/sealed_list.h"
+
+struct inventory {
+	const char *name;	/* of the directory, for log lines */
+	int dir_fd;
+	struct listing *listing;
+	struct sealed_list list;
+	const char *wrong;	/* why the file is not believed; NULL: it is, or there is none */
+	int64_t stray_bytes;	/* behind what is believed of it */
+	size_t lacking;		/* sealed segments that it does not have */
+};
+
+/*
+ * Reads the list, takes out of the listing what is foreign, and puts the recorded times into it. The four above are set
+ * by the caller and borrowed. Returns 0, or -1 with errno ENOMEM and nothing to free.
+ */
+int inventory_read(struct inventory *inventory);
+void inventory_free(struct inventory *inventory);
+
+/* Had that segment been sealed, as it is? Then there was one behind it. */
+bool inventory_was_sealed(const struct inventory *inventory, int64_t base, int64_t end, int64_t bytes);
+
+/* When the active segment, the last one in the listing, is known: tells what is missing, changed or unlikely. */
+void inventory_report(const struct inventory *inventory, const struct partition_settings *settings);
+
+/* After that: writes the list anew if it lacks something, was damaged or is mostly stale. Returns 0, or -1 with errno. */
+int inventory_store(struct inventory *inventory);
+
+#endif
