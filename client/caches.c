@@ -30,8 +30,8 @@ caches_free_index(struct caches_index *index)
 static void
 note(struct look *look, const char *why)
 {
-	look->note = (struct finding){ .kind = FINDING_WRONG_INDEX, .position = -1, .offset = -1, .bytes = -1, .records = -1,
-		.other = -1, .why = why };
+	look->note = (struct finding){ .kind = FINDING_WRONG_INDEX, .position = -1, .offset = -1, .bytes = -1,
+		.records = -1, .other = -1, .why = why };
 }
 
 /* The prefix ends in what had been forced, with something behind it: that is no torn write. */
@@ -83,7 +83,7 @@ caches_judge(struct look *look, const struct caches_index *index, int fd)
 		note(look, index->wrong);
 		return;
 	}
-	/* The broker's next start goes on from this point: it does not see what is ahead of it, and does not cut there. */
+	/* The broker's next start goes on from this point: it does not see what is ahead of it, so it does not cut. */
 	for (int i = 0; i < look->count; i++)
 		look->found[i].last &= look->found[i].position >= point->position;
 	if (look->marks_wrong > 0 || (look->count == 0 && look->next != -1 && point->end > look->next))
@@ -102,22 +102,26 @@ compare_base(const void *key, const void *element)
 	return (base > other) - (base < other);
 }
 
-/* Segments that are gone between others are found missing without the list; the last one may have been sealed before. */
+/*
+ * Segments that are gone between others are found missing without the list; the last one may have been sealed before.
+ */
 static const char *
-compare_entry(const struct sealed_list *list, const struct sealed_entry *entry, const struct listing *listing, char *text)
+compare_entry(const struct sealed_list *list, const struct sealed_entry *entry, const struct listing *listing,
+    char *text)
 {
 	const struct listing_segment *segments = listing->segments;
-	const struct listing_segment *segment = bsearch(&entry->base, segments, listing->count, sizeof(*segments), compare_base);
+	const struct listing_segment *segment = bsearch(&entry->base, segments, listing->count, sizeof(*segments),
+	    compare_base);
 
 	if (segment == NULL && entry->base >= list->log_start && entry->base < segments[0].base) {
-		snprintf(text, CACHES_TEXT_BYTES, "it knows a segment ahead of all others, of the offsets %" PRId64 " to before %" PRId64
-		    ", that is not there", entry->base, entry->end);
+		snprintf(text, CACHES_TEXT_BYTES, "it knows a segment ahead of all others, of the offsets %" PRId64 " to "
+		    "before %" PRId64 ", that is not there", entry->base, entry->end);
 		return text;
 	}
 	if (segment == NULL || segment == &segments[listing->count - 1] || segment->bytes == entry->bytes)
 		return NULL;
-	snprintf(text, CACHES_TEXT_BYTES, "it knows %020" PRId64 ".log with %" PRId64 " bytes, not %" PRId64, entry->base,
-	    entry->bytes, segment->bytes);
+	snprintf(text, CACHES_TEXT_BYTES, "it knows %020" PRId64 ".log with %" PRId64 " bytes, not %" PRId64,
+	    entry->base, entry->bytes, segment->bytes);
 	return text;
 }
 

@@ -1,7 +1,7 @@
 /*
- * What a broker has stored beside a log to start sooner, its caches, held against what was found in the log itself. Where
- * they are wrong nothing is lost, the broker stores them anew; but a segment's index also tells how far it had been forced
- * to disk, and what is not there of that is damage.
+ * What a broker has stored beside a log to start sooner, its caches, held against what was found in the log itself.
+ * Where they are wrong nothing is lost, the broker stores them anew; but a segment's index also tells how far it had
+ * been forced to disk, and what is not there of that is damage.
  */
 #ifndef CLIENT_CACHES_H
 #define CLIENT_CACHES_H

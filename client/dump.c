@@ -65,8 +65,8 @@ begin_file(struct dump *dump, struct file *file)
 
 	if (!file->told && dump->options->output == OPTIONS_OUTPUT_TEXT) {
 		text_put_escaped(output, file->path, strlen(file->path));
-		output_print(output, " (%s)\n%12s %12s %9s %9s\n", record_format_name(file->format), "OFFSET", "POSITION",
-		    "LENGTH", "SUM");
+		output_print(output, " (%s)\n%12s %12s %9s %9s\n", record_format_name(file->format), "OFFSET",
+		    "POSITION", "LENGTH", "SUM");
 	}
 	file->told = true;
 }
@@ -144,7 +144,8 @@ put_record_json(struct dump *dump, const struct file *file, const struct walk_st
 	struct output *output = &dump->output;
 	size_t header = record_header_bytes(file->format);
 
-	output_print(output, ",\"position\":%" PRId64 ",\"length\":%" PRId64, step->position, step->bytes - (int64_t)header);
+	output_print(output, ",\"position\":%" PRId64 ",\"length\":%" PRId64, step->position,
+	    step->bytes - (int64_t)header);
 	if (file->format == RECORD_CRC32C)
 		output_print(output, ",\"crc32c\":\"%08" PRIx32 "\"", bytes_get_u32(step->record + 4));
 	if (dump->options->payload)
@@ -186,17 +187,18 @@ put_bad(struct dump *dump, struct file *file, const struct walk_step *step, cons
 	const char *what = step->error != 0 ? strerror(step->error) : record_verdict_text(step->verdict);
 
 	if (dump->options->framed) {
-		tool_say("%s: position %" PRId64 ": %s: %" PRId64 " bytes (%s) left out", file->path, step->position, word,
-		    step->bytes, what);
+		tool_say("%s: position %" PRId64 ": %s: %" PRId64 " bytes (%s) left out", file->path, step->position,
+		    word, step->bytes, what);
 		return;
 	}
 	begin_line(dump, file, word);
 	if (dump->options->output == OPTIONS_OUTPUT_TEXT) {
 		put_offset_text(output, file->offset);
-		output_print(output, " %12" PRId64 " %9s %9s  %s: %" PRId64 " bytes (%s)", step->position, "-", "-", word,
-		    step->bytes, what);
+		output_print(output, " %12" PRId64 " %9s %9s  %s: %" PRId64 " bytes (%s)", step->position, "-", "-",
+		    word, step->bytes, what);
 	} else {
-		output_print(output, ",\"position\":%" PRId64 ",\"bytes\":%" PRId64 ",\"reason\":", step->position, step->bytes);
+		output_print(output, ",\"position\":%" PRId64 ",\"bytes\":%" PRId64 ",\"reason\":", step->position,
+		    step->bytes);
 		text_put_json(output, what, strlen(what));
 	}
 	end_line(dump);
@@ -221,7 +223,8 @@ static int
 judge_last(struct file *file)
 {
 	struct examine e = { .dir_fd = file->log->dir_fd, .format = file->format, .only = file->base,
-		.pause_ms = EXAMINE_PAUSE_MS, .running = offline_is_running, .running_with = (void *)(uintptr_t)file->log,
+		.pause_ms = EXAMINE_PAUSE_MS,
+		.running = offline_is_running, .running_with = (void *)(uintptr_t)file->log,
 		.found = note_finding, .found_with = file };
 
 	if (file->judged)
@@ -247,18 +250,28 @@ count_bad(const struct file *file, int64_t position, int64_t *records)
 	return 0;
 }
 
+/* Are records from `offset` to before `end` to be shown? Also when nobody knows. */
+static bool
+is_wanted(const struct dump *dump, int64_t offset, int64_t end)
+{
+	return dump->options->from != OPTIONS_FROM_OFFSET || offset == -1 || end == -1
+	    || end > dump->options->from_number;
+}
+
 /* Behind the bad place records are shown again. */
 static int
 pass_bad(struct dump *dump, struct file *file, const struct walk_step *step)
 {
-	int64_t records = 1;
+	int64_t records = 1, end;
 
-	fail(dump, TOOL_CORRUPTION);
-	put_bad(dump, file, step, "bad");
 	if (!step->single && file->offset != -1 && count_bad(file, step->position, &records) == -1)
 		return -1;
-	if (file->offset != -1)
-		file->offset = records == -1 ? -1 : file->offset + records;
+	end = file->offset == -1 || records == -1 ? -1 : file->offset + records;
+	if (is_wanted(dump, file->offset, end)) {
+		fail(dump, TOOL_CORRUPTION);
+		put_bad(dump, file, step, "bad");
+	}
+	file->offset = end;
 	return 0;
 }
 
@@ -281,12 +294,6 @@ meet_bad(struct dump *dump, struct file *file, const struct walk_step *step)
 	return 0;
 }
 
-static bool
-is_wanted(const struct dump *dump, const struct file *file)
-{
-	return dump->options->from != OPTIONS_FROM_OFFSET || file->offset == -1 || file->offset >= dump->options->from_number;
-}
-
 static int
 show_steps(struct dump *dump, struct file *file, struct walk *walk)
 {
@@ -303,7 +310,7 @@ show_steps(struct dump *dump, struct file *file, struct walk *walk)
 			going = meet_bad(dump, file, &step);
 			continue;
 		}
-		if (is_wanted(dump, file))
+		if (is_wanted(dump, file->offset, file->offset + 1))
 			put_record(dump, file, &step);
 		file->offset += file->offset != -1;
 	}
@@ -386,7 +393,8 @@ dump_log(struct dump *dump, const struct offline *offline, const struct offline_
 		const struct listing_segment *segment = &listing.segments[i];
 		int64_t next = next_with_content(&listing, i);
 
-		if (segment->bytes > 0 && (offline->base == -1 || offline->base == segment->base) && (next == -1 || next > from))
+		if (segment->bytes > 0 && (offline->base == -1 || offline->base == segment->base)
+		    && (next == -1 || next > from))
 			dump_segment(dump, log, format, segment->base, next);
 	}
 	listing_free(&listing);
@@ -398,15 +406,17 @@ dump_log(struct dump *dump, const struct offline *offline, const struct offline_
 static int
 decide_format(const struct dump *dump, const struct offline *offline, const struct offline_log *log, struct file *file)
 {
+	const char *slash = strrchr(offline->path, '/');
 	bool told = false;
 	int result = 0;
 
-	if (segment_parse_base(strrchr(offline->path, '/') == NULL ? offline->path : strrchr(offline->path, '/') + 1) != -1)
+	if (segment_parse_base(slash == NULL ? offline->path : slash + 1) != -1)
 		result = examine_format(log->dir_fd, dump->options->format, &file->format, &told);
 	if (result == 0 && !told)
 		result = examine_file_format(file->fd, dump->options->format, &file->format, &told);
 	if (result == 0 && !told) {
-		tool_say("%s: nothing in it tells that it holds records; --format crc32c or --format plain says so", offline->path);
+		tool_say("%s: nothing in it tells that it holds records; --format crc32c or --format plain says so",
+		    offline->path);
 		return TOOL_USAGE;
 	}
 	if (result == -1)

@@ -33,9 +33,9 @@ struct pending {
 struct examiner {
 	struct examine *e;
 	struct listing listing;		/* as last read */
-	int64_t last;			/* base of the last segment with content at the first look: the end of the work */
+	int64_t last;			/* base of the last segment with content at first: the end of the work */
 	int64_t active;			/* base of the empty segment behind it that is the active one; -1 = none is */
-	int64_t original;		/* base of a segment, and of the last of its copies behind it, which are left out */
+	int64_t original;		/* base of a segment, and of the last of its copies, which are left out */
 	int64_t copied;
 	struct pending pending;
 };
@@ -128,7 +128,8 @@ holds_zeros_only(int dir_fd, const struct listing_segment *segment)
 
 	if (fd == -1)
 		return false;
-	zeros = scan_content_end(fd, 0, begin_bytes) == 0 && scan_content_end(fd, begin_bytes, segment->bytes) == begin_bytes;
+	zeros = scan_content_end(fd, 0, begin_bytes) == 0
+	    && scan_content_end(fd, begin_bytes, segment->bytes) == begin_bytes;
 	close(fd);
 	return zeros;
 }
@@ -405,11 +406,13 @@ static enum outcome
 look_until_it_stands(struct examiner *x, int64_t base, struct look *look)
 {
 	struct look before;
+	bool running = false;
 	int alike = 0;
 
 	for (int looks = 0; looks < LOOKS_MAX; looks++) {
-		bool running = is_running(x);
 		int done;
+
+		running = is_running(x);
 
 		/* What was listed some time ago may be sealed, overtaken or gone by now. */
 		if ((looks > 0 || base_behind(x, base) == -1) && read_directory(x, false) == -1)
@@ -430,7 +433,8 @@ look_until_it_stands(struct examiner *x, int64_t base, struct look *look)
 		if (running)
 			pause_for(x->e->pause_ms);
 	}
-	return AT_WORK;
+	/* Where nobody writes, what is different each time is no less bad. */
+	return running && look->next == -1 ? AT_WORK : STANDS;
 }
 
 /* Do both segments hold the same bytes? */
@@ -438,13 +442,15 @@ static bool
 same_bytes(const struct examiner *x, int64_t one, int64_t other)
 {
 	static uint8_t ours[COMPARE_BYTES], theirs[COMPARE_BYTES];
-	int fds[2] = { segment_open_file(x->e->dir_fd, one, O_RDONLY), segment_open_file(x->e->dir_fd, other, O_RDONLY) };
+	int fds[2] = { segment_open_file(x->e->dir_fd, one, O_RDONLY),
+		segment_open_file(x->e->dir_fd, other, O_RDONLY) };
 	bool same = fds[0] != -1 && fds[1] != -1 && segment_file_bytes(fds[0]) == segment_file_bytes(fds[1]);
 	ssize_t n = 1;
 
 	for (int64_t at = 0; same && n > 0; at += n) {
 		n = segment_read(fds[0], ours, COMPARE_BYTES, at);
-		same = n >= 0 && segment_read(fds[1], theirs, COMPARE_BYTES, at) == n && memcmp(ours, theirs, (size_t)n) == 0;
+		same = n >= 0 && segment_read(fds[1], theirs, COMPARE_BYTES, at) == n
+		    && memcmp(ours, theirs, (size_t)n) == 0;
 	}
 	for (int i = 0; i < 2; i++)
 		if (fds[i] != -1)
@@ -456,7 +462,8 @@ same_bytes(const struct examiner *x, int64_t one, int64_t other)
 static bool
 is_doubled(const struct examiner *x, const struct look *look)
 {
-	return look->count > 0 && look->found[look->count - 1].kind == FINDING_OVERLAP && same_bytes(x, look->base, look->next);
+	return look->count > 0 && look->found[look->count - 1].kind == FINDING_OVERLAP
+	    && same_bytes(x, look->base, look->next);
 }
 
 static void
@@ -468,8 +475,8 @@ tell_pending(struct examiner *x)
 }
 
 /*
- * As many records are missing ahead of this segment as are too many in it, or the other way round: then only its name is
- * wrong, and both findings are this one.
+ * As many records are missing ahead of this segment as are too many in it, or the other way round: then only its name
+ * is wrong, and both findings are this one.
  */
 static bool
 is_misnamed(const struct examiner *x, const struct look *look)
@@ -528,13 +535,14 @@ static void
 tell_look(struct examiner *x, struct look *look)
 {
 	int count = look->count;
+	enum finding_kind at_end = count == 0 ? FINDING_KINDS : look->found[count - 1].kind;
 
 	if (is_misnamed(x, look)) {
 		tell_misnamed(x, look->base);
 		return;
 	}
 	tell_pending(x);
-	if (count > 0 && (look->found[count - 1].kind == FINDING_MISSING || look->found[count - 1].kind == FINDING_OVERLAP)) {
+	if (at_end == FINDING_MISSING || at_end == FINDING_OVERLAP) {
 		x->pending.finding = look->found[--count];
 		x->pending.base = look->base;
 	}

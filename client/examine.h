@@ -1,10 +1,11 @@
 /*
- * Examining a log: all segments of a partition's directory, each by itself and by what must stand behind it. Reads only.
+ * Examining a log: all segments of a partition's directory, each by itself and by what must stand behind it. Reads
+ * only.
  *
- * A broker may be at work on the log meanwhile: its last segment grows and may end in a write that is under way, rolls and
- * retention let files come and go, a restarted worker cuts what was never whole. So what a look at a segment finds is
- * believed only when the directory, read again, still has that segment with the same one behind it, and another look
- * finds the same; in the last segment of a running broker several times, with pauses.
+ * A broker may be at work on the log meanwhile: its last segment grows and may end in a write that is under way, rolls
+ * and retention let files come and go, a restarted worker cuts what was never whole. So what a look at a segment finds
+ * is believed only when the directory, read again, still has that segment with the same one behind it, and another
+ * look finds the same; in the last segment of a running broker several times, with pauses.
  */
 #ifndef CLIENT_EXAMINE_H
 #define CLIENT_EXAMINE_H
@@ -23,7 +24,7 @@ struct examine {
 	int dir_fd;
 	int format;			/* enum record_format; -1 = the log tells it */
 	int64_t only;			/* base of the one segment that is looked at; -1 = all of them */
-	int pause_ms;			/* between looks at what a broker is at work on: EXAMINE_PAUSE_MS; tests have no time */
+	int pause_ms;			/* between looks at what a broker is at work on: EXAMINE_PAUSE_MS */
 	bool (*running)(void *with);	/* is a broker at work on the log, now? */
 	void *running_with;
 	void (*found)(void *with, const struct finding *finding);
@@ -43,8 +44,8 @@ struct examine {
 int examine_log(struct examine *e);
 
 /*
- * What the records are: `format` when that is not -1; else what the log in the directory, or the file, tells; where nothing
- * tells, crc32c is assumed, and *told is false. Returns 0, or -1 with errno.
+ * What the records are: `format` when that is not -1; else what the log in the directory, or the file, tells; where
+ * nothing tells, crc32c is assumed, and *told is false. Returns 0, or -1 with errno.
  */
 int examine_format(int dir_fd, int format, enum record_format *record_format, bool *told);
 int examine_file_format(int fd, int format, enum record_format *record_format, bool *told);

@@ -1,6 +1,7 @@
 /* Findings in words. */
 #include "client/finding.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,7 +58,8 @@ say_unreadable(const struct finding *f, char *to)
 static void
 say_missing(const struct finding *f, char *to)
 {
-	say(to, "its records end at offset %" PRId64 ", but the next segment begins at %" PRId64 ": ", f->offset, f->other);
+	say(to, "its records end at offset %" PRId64 ", but the next segment begins at %" PRId64 ": ", f->offset,
+	    f->other);
 	say_records(f, to);
 	say(to, " missing");
 }
@@ -126,7 +128,8 @@ static void
 say_empty(const struct finding *f, char *to)
 {
 	(void)f;
-	say(to, "empty, or zeros alone, and the log does not end there: foreign, or a segment that has lost its content");
+	say(to, "empty, or zeros alone, and the log does not end there: foreign, or a segment that has lost its "
+	    "content");
 }
 
 static void
@@ -151,8 +154,8 @@ say_cut_copy(const struct finding *f, char *to)
 static void
 say_lost(const struct finding *f, char *to)
 {
-	say(to, "position %" PRId64 ", offset %" PRId64 ": its records end here, but up to offset %" PRId64 " they had been forced "
-	    "to disk, as its index says: ", f->position, f->offset, f->other);
+	say(to, "position %" PRId64 ", offset %" PRId64 ": its records end here, but up to offset %" PRId64 " they had "
+	    "been forced to disk, as its index says: ", f->position, f->offset, f->other);
 	say_records(f, to);
 	say(to, " lost");
 }
@@ -163,7 +166,8 @@ say_wrong_cache(const struct finding *f, char *to)
 	say(to, "%s", f->why);
 }
 
-static const char restore[] = "restore the file from a copy; until then the broker serves what it can reach around this place";
+static const char restore[] =
+    "restore the file from a copy; until then the broker serves what it can reach around this place";
 static const char store_anew[] = "the broker does not believe it, and stores it anew";
 static const char move_away[] = "the broker ignores it; move it elsewhere";
 
@@ -177,9 +181,12 @@ static const struct {
 	[FINDING_UNREADABLE] = { "unreadable", FINDING_CORRUPTION, say_unreadable, restore },
 	[FINDING_MISSING] = { "missing_records", FINDING_CORRUPTION, say_missing,
 	    "restore the segment that is missing or cut short from a copy; until then reading the gap gives an error" },
-	[FINDING_OVERLAP] = { "overlap", FINDING_CORRUPTION, say_overlap, "compare it and the next segment with a copy" },
-	[FINDING_MISNAMED] = { "misnamed", FINDING_CORRUPTION, say_misnamed, "stop the broker, rename it, verify again" },
-	[FINDING_DOUBLED] = { "doubled", FINDING_CORRUPTION, say_doubled, "stop the broker, move it elsewhere, verify again" },
+	[FINDING_OVERLAP] = { "overlap", FINDING_CORRUPTION, say_overlap,
+	    "compare it and the next segment with a copy" },
+	[FINDING_MISNAMED] = { "misnamed", FINDING_CORRUPTION, say_misnamed,
+	    "stop the broker, rename it, verify again" },
+	[FINDING_DOUBLED] = { "doubled", FINDING_CORRUPTION, say_doubled,
+	    "stop the broker, move it elsewhere, verify again" },
 	[FINDING_SURPLUS] = { "surplus_bytes", FINDING_CORRUPTION, say_surplus,
 	    "restore the file from a copy; or stop the broker and cut it there (truncate -s POSITION FILE)" },
 	[FINDING_LOST] = { "lost_records", FINDING_CORRUPTION, say_lost,
@@ -193,7 +200,8 @@ static const struct {
 	[FINDING_EMPTY] = { "empty_segment", FINDING_NOTE, say_empty, move_away },
 	[FINDING_FOREIGN] = { "foreign", FINDING_NOTE, say_foreign, move_away },
 	[FINDING_LEFTOVER] = { "leftover", FINDING_NOTE, say_leftover, "the broker removes it at its start" },
-	[FINDING_CUT_COPY] = { "cut_copy", FINDING_NOTE, say_cut_copy, "logbroker dump shows them; they are yours to delete" },
+	[FINDING_CUT_COPY] = { "cut_copy", FINDING_NOTE, say_cut_copy,
+	    "logbroker dump shows them; they are yours to delete" },
 	[FINDING_WRONG_INDEX] = { "wrong_index", FINDING_NOTE, say_wrong_cache, store_anew },
 	[FINDING_WRONG_LIST] = { "wrong_list", FINDING_NOTE, say_wrong_cache, store_anew },
 };
@@ -228,7 +236,10 @@ finding_text(const struct finding *finding, char *to)
 const char *
 finding_remedy(const struct finding *finding)
 {
+	if (finding->kind == FINDING_CANNOT_OPEN && finding->error != EACCES && finding->error != EPERM)
+		return "";
 	if (finding->last && kinds[finding->kind].remedy == restore)
-		return "restore the file from a copy before the broker starts again: it cuts the log here, and copies aside what it cuts";
+		return "restore the file from a copy before the broker starts again: it cuts the log here, and copies aside "
+		    "what it cuts";
 	return kinds[finding->kind].remedy;
 }

@@ -40,7 +40,7 @@ enum finding_weight { FINDING_NOTE, FINDING_FAILURE, FINDING_CORRUPTION };
 /* Numbers that nobody knows are -1. */
 struct finding {
 	enum finding_kind kind;
-	const char *name;	/* the file's, in the partition's directory; "" the directory itself. Valid for the call */
+	const char *name;	/* the file's, in the partition's directory; "" that itself. Valid for the call */
 	int64_t position;
 	int64_t offset;		/* of the first record concerned; MISNAMED: what the name should say */
 	int64_t bytes;

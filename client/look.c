@@ -1,6 +1,6 @@
 /*
- * Looking at a segment. Offsets are counted from its base. Behind a stretch that holds nobody knows how many records they
- * are counted anew; with the next segment's base known, the last such count is set right from the end.
+ * Looking at a segment. Offsets are counted from its base. Behind a stretch that holds nobody knows how many records
+ * they are counted anew; with the next segment's base known, the last such count is set right from the end.
  */
 #include "client/look.h"
 
@@ -165,7 +165,8 @@ finish_sealed(struct state *state)
 static bool
 is_unfinished_append(const struct look *look)
 {
-	return look->count == 1 && look->more == 0 && look->found[0].verdict == RECORD_END && look->found[0].length_only;
+	return look->count == 1 && look->more == 0 && look->found[0].verdict == RECORD_END
+	    && look->found[0].length_only;
 }
 
 static void

@@ -36,8 +36,8 @@ struct look {
 	int64_t torn_bytes;
 	enum record_verdict torn_verdict;
 
-	/* Of the marks that were given: those that lead to a record with their offset, the first record's aside, and others
-	 * ahead of the first damage. */
+	/* Of the marks that were given: those that lead to a record with their offset, the first record's aside, and
+	 * others ahead of the first damage. */
 	int64_t marks_right, marks_wrong;
 
 	/* What is worth a note: of kind FINDING_KINDS when nothing is. */
@@ -51,8 +51,8 @@ struct look_progress {
 };
 
 /*
- * Looks at the open file. `marks`, of its stored index, and `progress` may be NULL. Returns 0, or -1 with errno ENOMEM, or
- * what fstat says.
+ * Looks at the open file. `marks`, of its stored index, and `progress` may be NULL. Returns 0, or -1 with errno
+ * ENOMEM, or what fstat says.
  */
 int look_at(struct look *look, int fd, enum record_format format, int64_t base, int64_t next, const struct index *marks,
     const struct look_progress *progress);

@@ -183,8 +183,8 @@ open_directory(struct offline *offline)
 	else if (has_partitions_name(offline->path))
 		offline->kind = OFFLINE_PARTITION;
 	else
-		return cannot_use(offline->path, "neither a data directory nor a partition's: no segment is in it, no directory "
-		    "of a partition with one, and no lock");
+		return cannot_use(offline->path, "neither a data directory nor a partition's: no segment is in it, no "
+		    "directory of a partition with one, and no lock");
 	return TOOL_DONE;
 }
 
@@ -282,8 +282,10 @@ offline_open_log(const struct offline *offline, size_t at, struct offline_log *l
 	if (path_of(offline, at, path) == -1)
 		return cannot_use(offline->path, strerror(ENAMETOOLONG));
 	log->dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (log->dir_fd == -1)
-		return cannot_use(path, strerror(errno));
+	if (log->dir_fd == -1) {
+		tool_say("%s: cannot be opened: %s", path, strerror(errno));
+		return TOOL_INTERNAL;
+	}
 	snprintf(log->path, sizeof(log->path), "%s", path);
 	find_data_dirs(path, log);
 	return TOOL_DONE;
@@ -411,7 +413,8 @@ offline_lock(struct offline_log *log)
 {
 	int result = take_lock(log, 0);
 
-	if (result == TOOL_DONE && log->data_dirs[1][0] != '\0' && !is_same_directory(log->data_dirs[0], log->data_dirs[1]))
+	if (result == TOOL_DONE && log->data_dirs[1][0] != '\0'
+	    && !is_same_directory(log->data_dirs[0], log->data_dirs[1]))
 		result = take_lock(log, 1);
 	return result;
 }

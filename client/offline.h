@@ -1,6 +1,6 @@
 /*
- * What the paths on the command line of the offline verbs name, and who is at work there. Knows names, directories and the
- * lock; nothing of what stands in a segment.
+ * What the paths on the command line of the offline verbs name, and who is at work there. Knows names, directories and
+ * the lock; nothing of what stands in a segment.
  */
 #ifndef CLIENT_OFFLINE_H
 #define CLIENT_OFFLINE_H
@@ -29,7 +29,7 @@ struct offline {
 struct offline_log {
 	char path[PATH_MAX];
 	int dir_fd;
-	char data_dirs[2][PATH_MAX];	/* where the lock may be: a partition's directory may be a link. "" = not used */
+	char data_dirs[2][PATH_MAX];	/* where the lock may be: a partition's directory may be a link. "" unused */
 	int lock_fds[2];	/* -1: not taken */
 	bool lock_made[2];	/* there was none: it goes when the log is closed */
 };
@@ -51,7 +51,9 @@ bool offline_is_running(void *log);
 /* Who is at work on it; "" when the lock's file does not tell. */
 void offline_name_holders(const struct offline_log *log, char *names, size_t size);
 
-/* Keeps brokers away until the log is closed. Returns TOOL_DONE; or TOOL_BUSY or another and the reason has been said. */
+/*
+ * Keeps brokers away until the log is closed. Returns TOOL_DONE; or TOOL_BUSY or another and the reason has been said.
+ */
 int offline_lock(struct offline_log *log);
 
 #endif

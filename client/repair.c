@@ -25,8 +25,8 @@ cannot(const struct offline_log *log, const char *file, const char *what)
 }
 
 /*
- * An index that is wrong could come to fit once the log has grown again, and say of records that they had been forced. So
- * it goes before the cut, durably. One that ends at or ahead of the cut stays right.
+ * An index that is wrong could come to fit once the log has grown again, and say of records that they had been forced.
+ * So it goes before the cut, durably. One that ends at or ahead of the cut stays right.
  */
 static int
 remove_wrong_index(int dir_fd, const struct look *last)
@@ -75,7 +75,8 @@ static bool
 knows_format(const struct offline_log *log, const struct examine *e)
 {
 	if (!e->format_told)
-		tool_say("%s: nothing in it tells that this is a log; --format crc32c or --format plain says so", log->path);
+		tool_say("%s: nothing in it tells that this is a log; --format crc32c or --format plain says so",
+		    log->path);
 	return e->format_told;
 }
 

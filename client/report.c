@@ -168,8 +168,8 @@ put_plan_text(struct report *report, const struct report_plan *plan)
 
 	output_print(output, "%s: ", plan->done ? "repaired" : "plan");
 	text_put_escaped(output, report->path, strlen(report->path));
-	output_print(output, "/%s: cut %" PRId64 " bytes from position %" PRId64 ", offset %" PRId64, plan->file, plan->bytes,
-	    plan->position, plan->offset);
+	output_print(output, "/%s: cut %" PRId64 " bytes from position %" PRId64 ", offset %" PRId64, plan->file,
+	    plan->bytes, plan->position, plan->offset);
 	if (plan->copy != NULL)
 		output_print(output, "; they are in %s beside it", plan->copy);
 	else
@@ -183,8 +183,8 @@ put_log_text(struct report *report, const struct examine *e, bool running)
 	struct output *output = &report->output;
 
 	text_put_escaped(output, report->path, strlen(report->path));
-	output_print(output, ": %s: %" PRId64 " segment%s, %" PRId64 " record%s, %" PRId64 " bytes", result_of(e), e->segments,
-	    e->segments == 1 ? "" : "s", e->records, e->records == 1 ? "" : "s", e->bytes);
+	output_print(output, ": %s: %" PRId64 " segment%s, %" PRId64 " record%s, %" PRId64 " bytes", result_of(e),
+	    e->segments, e->segments == 1 ? "" : "s", e->records, e->records == 1 ? "" : "s", e->bytes);
 	if (e->first != -1 && e->end != -1)
 		output_print(output, ", offsets %" PRId64 " to before %" PRId64, e->first, e->end);
 	if (e->format_told)
@@ -197,8 +197,9 @@ put_log_text(struct report *report, const struct examine *e, bool running)
 static void
 put_plan_json(struct output *output, const struct report_plan *plan)
 {
-	output_print(output, ",\"plan\":{\"file\":\"%s\",\"position\":%" PRId64 ",\"offset\":%" PRId64 ",\"bytes\":%" PRId64,
-	    plan->file, plan->position, plan->offset, plan->bytes);
+	output_print(output, ",\"plan\":{\"file\":\"%s\",\"position\":%" PRId64 ",\"offset\":%" PRId64, plan->file,
+	    plan->position, plan->offset);
+	put_json_number(output, "bytes", plan->bytes);
 	if (plan->copy != NULL)
 		put_json_text(output, "copy", plan->copy);
 	output_print(output, ",\"applied\":%s}", plan->done ? "true" : "false");
@@ -278,8 +279,8 @@ close_report(struct report *report)
 		output_print(output, "],\"result\":\"%s\"}\n", report->corrupt > 0 ? "corrupt" :
 		    report->exit_code != TOOL_DONE ? "incomplete" : "ok");
 	else if (report->form == OPTIONS_OUTPUT_TEXT && report->logs > 1)
-		output_print(output, "%" PRId64 " partitions: %" PRId64 " corrupt, %" PRId64 " that could not be read in full\n",
-		    report->logs, report->corrupt, report->failed);
+		output_print(output, "%" PRId64 " partitions: %" PRId64 " corrupt, %" PRId64 " that could not be read in "
+		    "full\n", report->logs, report->corrupt, report->failed);
 	output_flush(output);
 	if (output->failed)
 		report_failure(report, TOOL_INTERNAL);
@@ -301,7 +302,8 @@ work_on_path(struct report *report, const struct options *options, const char *p
 	int result = offline_open(&offline, path);
 
 	if (result == TOOL_DONE && offline.kind == OFFLINE_FILE) {
-		tool_say("%s: not the name of a segment (20 digits and .log); logbroker dump shows what is in it", path);
+		tool_say("%s: not the name of a segment (20 digits and .log); logbroker dump shows what is in it",
+		    path);
 		result = TOOL_USAGE;
 	}
 	report_failure(report, result);

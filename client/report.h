@@ -1,6 +1,6 @@
 /*
- * What verify and repair tell of the logs they have looked at, on standard output: as text, as one JSON document, or as JSON
- * lines. Keeps the tool's exit code: the worst of what was told.
+ * What verify and repair tell of the logs they have looked at, on standard output: as text, as one JSON document, or
+ * as JSON lines. Keeps the tool's exit code: the worst of what was told.
  */
 #ifndef CLIENT_REPORT_H
 #define CLIENT_REPORT_H
@@ -35,8 +35,8 @@ struct report_plan {
 };
 
 /*
- * Does `work` with every log that the operands name, and tells of it in the form that was asked for. Returns the tool's exit
- * code.
+ * Does `work` with every log that the operands name, and tells of it in the form that was asked for. Returns the
+ * tool's exit code.
  */
 typedef void report_work(struct report *report, const struct options *options, const struct offline *offline,
     struct offline_log *log);

@@ -84,7 +84,8 @@ escape_for_json(char *to, const uint8_t *p, size_t length)
 }
 
 static void
-put(struct output *output, const uint8_t *bytes, size_t size, size_t (*escape)(char *to, const uint8_t *p, size_t length))
+put(struct output *output, const uint8_t *bytes, size_t size,
+    size_t (*escape)(char *to, const uint8_t *p, size_t length))
 {
 	for (size_t i = 0; i < size;) {
 		size_t end = size - i < STRETCH ? size : i + STRETCH, used = 0;

@@ -1,6 +1,6 @@
 /*
- * `logbroker verify`: every record of every segment, and that segments follow one another. Changes nothing; a broker may be
- * at work.
+ * `logbroker verify`: every record of every segment, and that segments follow one another. Changes nothing; a broker
+ * may be at work.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,8 +15,8 @@ static void
 verify_log(struct report *report, const struct options *options, const struct offline *offline, struct offline_log *log)
 {
 	struct examine e = { .dir_fd = log->dir_fd, .format = options->format, .only = offline->base,
-		.pause_ms = EXAMINE_PAUSE_MS, .running = offline_is_running, .running_with = log, .found = report_finding, .found_with = report,
-		.progress = { report_progress, report } };
+		.pause_ms = EXAMINE_PAUSE_MS, .running = offline_is_running, .running_with = log,
+		.found = report_finding, .found_with = report, .progress = { report_progress, report } };
 
 	report_log_begin(report, log);
 	if (examine_log(&e) == -1) {

@@ -1,13 +1,13 @@
 /*
- * `<data_dir>/lock`, the file that says who works on a data directory. It is held by flock on one open file description:
- * the supervisor's, which its workers inherit, so that it lasts as long as any of them runs; or that of a tool that changes
- * the directory's files. What stands in the file (pids) is for people and for the message to whoever comes second; it never
- * decides.
+ * `<data_dir>/lock`, the file that says who works on a data directory. It is held by flock on one open file
+ * description: the supervisor's, which its workers inherit, so that it lasts as long as any of them runs; or that of a
+ * tool that changes the directory's files. What stands in the file (pids) is for people and for the message to whoever
+ * comes second; it never decides.
  *
  *   pid of the supervisor | pid of worker 0 | pid of worker 1 | ...      lines of 32 bytes: digits, blanks, newline
  *
- * Each process writes its own line, when it starts and may wait for a disk: the supervisor's loop never does. A line can
- * be a dead one's, or a hole (zeros) when its worker has never run. A tool writes the first.
+ * Each process writes its own line, when it starts and may wait for a disk: the supervisor's loop never does. A line
+ * can be a dead one's, or a hole (zeros) when its worker has never run. A tool writes the first.
  */
 #ifndef COMMON_LOCKFILE_H
 #define COMMON_LOCKFILE_H
@@ -18,8 +18,8 @@
 enum { LOCKFILE_LINE_BYTES = 32 };
 
 /*
- * Opens the file; its path goes to `path`, of PATH_MAX bytes. With O_CREAT it gets mode 0640. Returns the descriptor, or -1
- * with errno.
+ * Opens the file; its path goes to `path`, of PATH_MAX bytes. With O_CREAT it gets mode 0640. Returns the descriptor,
+ * or -1 with errno.
  */
 int lockfile_open(const char *data_dir, int flags, char *path);
 

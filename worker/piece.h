@@ -1,6 +1,6 @@
 /*
- * A stretch of a segment file in memory, which moves forward over the file in large reads and grows for a record that does
- * not fit, never beyond the largest possible one.
+ * A stretch of a segment file in memory, which moves forward over the file in large reads and grows for a record that
+ * does not fit, never beyond the largest possible one.
  */
 #ifndef WORKER_PIECE_H
 #define WORKER_PIECE_H
@@ -32,8 +32,8 @@ int piece_reserve(struct piece *piece, size_t wanted);
 void piece_move(struct piece *piece, int64_t position);
 
 /*
- * Makes `wanted` bytes at `position` (within the piece or at its end) available, or all that the file has. Returns 0, or
- * -1 with errno: ENOMEM or the read's.
+ * Makes `wanted` bytes at `position` (within the piece or at its end) available, or all that the file has. Returns 0,
+ * or -1 with errno: ENOMEM or the read's.
  */
 int piece_fill(struct piece *piece, int64_t position, size_t wanted);
 
@@ -51,8 +51,8 @@ piece_left(const struct piece *piece, int64_t position)
 }
 
 /*
- * The verdict on the record at `position`, which is filled in with all of it that the file has; *bytes as record_check's.
- * Returns 0, or -1 with errno as above.
+ * The verdict on the record at `position`, which is filled in with all of it that the file has; *bytes as
+ * record_check's. Returns 0, or -1 with errno as above.
  */
 int piece_judge(struct piece *piece, enum record_format format, int64_t position, enum record_verdict *verdict,
     size_t *bytes);

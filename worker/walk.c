@@ -17,8 +17,8 @@ enum {
 };
 
 /*
- * In bytes that are no records, lengths that a record can have stand everywhere, and each calls for a sum. From the first
- * limit on a place must also be followed by a length that a record can have; at the second the search ends.
+ * In bytes that are no records, lengths that a record can have stand everywhere, and each calls for a sum. From the
+ * first limit on a place must also be followed by a length that a record can have; at the second the search ends.
  */
 static const int64_t SUMMED_FREELY_BYTES = (int64_t)1 << 30;
 static const int64_t SUMMED_MAX_BYTES = (int64_t)1 << 34;
@@ -58,7 +58,10 @@ readable_end(const struct piece *piece, int64_t position)
 	return at;
 }
 
-/* The piece's file ends, for now, where the disk refuses; when it refuses what it has just given, at what is in memory. */
+/*
+ * The piece's file ends, for now, where the disk refuses; when it refuses what it has just given, at what is in
+ * memory.
+ */
 static void
 note_refusal(struct walk *walk, int64_t position, int error)
 {
@@ -141,8 +144,8 @@ zeros(const uint8_t *p, size_t size)
 }
 
 /*
- * Moves on within the piece to the next place with a possible length, and room for the smallest record behind it. False:
- * the piece has no more; search->at is where its next one must begin.
+ * Moves on within the piece to the next place with a possible length, and room for the smallest record behind it.
+ * False: the piece has no more; search->at is where its next one must begin.
  */
 static bool
 next_in_piece(struct walk *walk, struct search *search)
@@ -211,7 +214,8 @@ next_piece(struct walk *walk, struct search *search)
 static bool
 may_go_on(const struct piece *piece, int64_t position)
 {
-	return position == piece->file_bytes || (piece_left(piece, position) >= 4 && possible_length(piece_at(piece, position)));
+	return position == piece->file_bytes
+	    || (piece_left(piece, position) >= 4 && possible_length(piece_at(piece, position)));
 }
 
 /* Does a whole valid record begin at search->at, where a possible length stands? */
@@ -271,8 +275,8 @@ search_record(struct walk *walk, int64_t from, int64_t *found)
 /* ---- steps ---- */
 
 /*
- * Do the bytes from `position` to `end` hold a payload that fits the sum in its header, so that only the length in it is
- * wrong? What cannot be read does not. Returns 0, or -1 with errno ENOMEM.
+ * Do the bytes from `position` to `end` hold a payload that fits the sum in its header, so that only the length in it
+ * is wrong? What cannot be read does not. Returns 0, or -1 with errno ENOMEM.
  */
 static int
 check_sum(struct walk *walk, int64_t position, int64_t end, bool *fits)
@@ -292,7 +296,10 @@ check_sum(struct walk *walk, int64_t position, int64_t end, bool *fits)
 	return 0;
 }
 
-/* Do the lengths lead from `position` to a valid record or to the end, with at most `most` damaged payloads on the way? */
+/*
+ * Do the lengths lead from `position` to a valid record or to the end, with at most `most` damaged payloads on the
+ * way?
+ */
 static int
 follow_lengths(struct walk *walk, int64_t position, int most, bool *leads)
 {
@@ -312,8 +319,9 @@ follow_lengths(struct walk *walk, int64_t position, int most, bool *leads)
 }
 
 /*
- * Where does the stretch end? With the first valid record behind it; but when its own length leads over that one straight to
- * another, then it stands in the payload. Returns 0 with the place, -1 = no record follows; or -1 with errno ENOMEM.
+ * Where does the stretch end? With the first valid record behind it; but when its own length leads over that one
+ * straight to another, then it stands in the payload. Returns 0 with the place, -1 = no record follows; or -1 with
+ * errno ENOMEM.
  */
 static int
 find_end(struct walk *walk, struct walk_step *step, size_t record_bytes, int64_t *end)

@@ -1,7 +1,7 @@
 /*
- * Reading a segment file record by record to its very end, past whatever is damaged in it: what the offline tools know of
- * a log. Where no valid record stands, reading goes on at the next place where one does. Only sums can tell that place:
- * in plain, what stands behind the first damage is not told apart. A place that the disk refuses to read is
+ * Reading a segment file record by record to its very end, past whatever is damaged in it: what the offline tools know
+ * of a log. Where no valid record stands, reading goes on at the next place where one does. Only sums can tell that
+ * place: in plain, what stands behind the first damage is not told apart. A place that the disk refuses to read is
  * damage like any other. Changes nothing; knows no offsets and no other files. Memory is bounded by twice the largest
  * possible record.
  */
@@ -44,7 +44,10 @@ struct walk_step {
 	int64_t content_end;		/* of the last one: position behind what is not just zeros */
 };
 
-/* Begins at a position where a record should begin. Returns 0, or -1 with errno ENOMEM. The descriptor stays the caller's. */
+/*
+ * Begins at a position where a record should begin. Returns 0, or -1 with errno ENOMEM. The descriptor stays the
+ * caller's.
+ */
 int walk_open(struct walk *walk, int fd, enum record_format format, int64_t position, int64_t file_bytes);
 void walk_close(struct walk *walk);
 
