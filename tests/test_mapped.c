@@ -410,9 +410,12 @@ START_TEST(a_file_cut_behind_the_end_is_mended)
 }
 END_TEST
 
+/* In either mode. */
 START_TEST(a_file_cut_before_the_end_takes_no_more)
 {
 	begin(RECORD_CRC32C, MIB);
+	kit.settings.mapped = _i == 1;
+	logkit_reopen(&kit);
 	logkit_append(&kit, 3, 4 * KIB);
 	logkit_truncate(path, 2 * record_bytes(4 * KIB));
 	for (int i = 0; i < 3; i++)
@@ -812,7 +815,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, a_mapping_that_cannot_be_had, 0, 4);
 	tcase_add_test(tests, a_kernel_that_cannot_populate_ahead);
 	tcase_add_test(tests, a_file_cut_behind_the_end_is_mended);
-	tcase_add_test(tests, a_file_cut_before_the_end_takes_no_more);
+	tcase_add_loop_test(tests, a_file_cut_before_the_end_takes_no_more, 0, 2);
 	tcase_add_test(tests, a_store_to_nothing_is_an_error);
 	tcase_add_test_raise_signal(tests, any_other_bus_error_ends_the_process, SIGBUS);
 	tcase_add_loop_test(tests, an_append_that_fails_while_the_next_stretch_is_made, 0, FORMATS);

@@ -243,6 +243,11 @@ write_batch(const struct segment *segment, const struct mapping *mapping, const 
 {
 	if (mapping != NULL)
 		return mapping_write(mapping, segment->fd, records, bytes, segment->bytes);
+	/* Somebody has cut the file: a hole would come ahead of the records, and recovery would end there. */
+	if (segment_file_bytes(segment->fd) < segment->bytes) {
+		errno = EIO;
+		return -1;
+	}
 	return segment_write(segment->fd, records, bytes, segment->bytes);
 }
 
