@@ -73,22 +73,20 @@ refuse(struct recovery *r, const char *format, ...)
 	return -1;
 }
 
-/* A step failed with errno: at which file, doing what. */
+/* A step failed with errno: at which file, doing what. Of a log that has failed before everything is tried again. */
 static int
 refuse_errno(struct recovery *r, int64_t base, const char *what)
 {
-	return refuse(r, "%s/%020" PRId64 ".log: cannot %s: %s; the log stays closed until this is repaired and the "
-	    "broker is restarted", r->name, base, what, strerror(errno));
+	return refuse(r, "%s/%020" PRId64 ".log: cannot %s: %s%s", r->name, base, what, strerror(errno),
+	    r->failed || r->known->failed ? "" : "; the log stays closed until this is repaired and the broker is restarted");
 }
 
 /* Reading or writing has failed with errno. Where that went to the disk itself, it is tried again, later. */
 static int
 refuse_disk(struct recovery *r, int64_t base, const char *what)
 {
-	if (!r->known->from_disk)
-		return refuse_errno(r, base, what);
-	r->failed = true;
-	return refuse(r, "%s/%020" PRId64 ".log: cannot %s: %s", r->name, base, what, strerror(errno));
+	r->failed = r->failed || r->known->from_disk;
+	return refuse_errno(r, base, what);
 }
 
 /* A failed force is never tried again as it was: the next one could succeed without anything being on disk. */
