@@ -168,6 +168,57 @@ START_TEST(appends_go_on_while_the_next_stretch_is_made)
 }
 END_TEST
 
+/* Where in its file the first mapping begins that is still there. */
+static int64_t
+mapped_from(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[2 * LOGKIT_PATH_BYTES];
+	int64_t from = INT64_MAX;
+
+	ck_assert_ptr_nonnull(maps);
+	while (fgets(line, sizeof(line), maps) != NULL) {
+		uint64_t position;
+
+		if (strstr(line, kit.path) == NULL)
+			continue;
+		ck_assert_int_eq(sscanf(line, "%*s %*s %" SCNx64, &position), 1);
+		if ((int64_t)position < from)
+			from = (int64_t)position;
+	}
+	fclose(maps);
+	return from;
+}
+
+static int64_t written_back_end;
+
+static int
+watch_write_back(int fd, off_t position, off_t size, unsigned flags)
+{
+	(void)fd;
+	(void)flags;
+	ck_assert_int_eq(position, written_back_end);
+	ck_assert_int_ge(size, 8 * MIB);
+	written_back_end = position + size;
+	ck_assert_int_le(written_back_end, mapped_from());
+	return 0;
+}
+
+START_TEST(what_is_mapped_is_not_written_back_early)
+{
+	begin(RECORD_CRC32C, 256 * MIB);
+	written_back_end = 0;
+	syscalls.sync_file_range = watch_write_back;
+	while (partition_size_bytes(kit.p) < 128 * MIB) {
+		logkit_append(&kit, 1, 256 * KIB);
+		ck_assert_int_eq(logkit_upkeep(&kit, 0), 0);
+		ck_assert_int_lt(partition_size_bytes(kit.p) - written_back_end, 48 * MIB);
+	}
+	ck_assert_int_ge(written_back_end, 80 * MIB);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(bug_C3_sealed_and_replaced_segments_are_not_mapped)
 {
 	begin(RECORD_CRC32C, 64 * KIB);
@@ -806,6 +857,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, a_large_batch_gets_all_the_room_it_needs, 0, FORMATS);
 	tcase_add_test(tests, appends_go_on_while_the_next_stretch_is_made);
 	tcase_add_test(tests, a_roll_unmaps_in_its_job);
+	tcase_add_test(tests, what_is_mapped_is_not_written_back_early);
 	tcase_add_test(tests, bug_C3_sealed_and_replaced_segments_are_not_mapped);
 	tcase_add_test(tests, A21_parts_of_a_large_batch_are_exact_and_the_last_has_full_size);
 	tcase_add_loop_test(tests, bug_B2_a_full_disk_in_the_middle_of_a_segment, 0, FORMATS);

@@ -27,13 +27,17 @@ static const int64_t POINT_NS = INT64_C(5) * CLOCK_NS_PER_S;
 
 /* ---- begin ---- */
 
-/* What a barrier has forced needs no write-back any more: where barriers are frequent there is none. */
+/*
+ * What a barrier has forced needs no write-back any more: where barriers are frequent there is none. What is mapped waits
+ * until it is not: for each page that is written back, the kernel would look up its mappings and interrupt all CPUs.
+ */
 static void
 plan_write_back(const struct partition *p, struct partition_upkeep *upkeep)
 {
 	int64_t from = p->write_back_position > p->durable_position ? p->write_back_position : p->durable_position;
-	int64_t to = p->active->bytes - p->active->bytes % UNIT_BYTES;
+	int64_t to = p->ahead.bytes == NULL ? p->active->bytes : p->ahead.position;
 
+	to -= to % UNIT_BYTES;
 	if (to - from < WRITE_BACK_BYTES)
 		return;
 	upkeep->write_back_position = from;
@@ -69,7 +73,6 @@ room_is_due(const struct partition *p, int64_t stretch, int64_t room_bytes)
 	return p->ahead.bytes != NULL && p->ahead.end < p->settings.segment_bytes && partition_room(p) < stretch / 2;
 }
 
-/* From here on nothing touches the mapping that was replaced last but the job. */
 static void
 plan_room(struct partition *p, int64_t room_bytes, struct partition_upkeep *upkeep)
 {
@@ -86,8 +89,6 @@ plan_room(struct partition *p, int64_t room_bytes, struct partition_upkeep *upke
 	upkeep->needed_end = page_end(p, end);
 	upkeep->wanted_end = page_end(p, (end > upkeep->allocated_end ? end : upkeep->allocated_end) + stretch);
 	upkeep->segment_bytes = p->settings.segment_bytes;
-	upkeep->behind = p->behind;
-	p->behind = (struct mapping){ 0 };
 }
 
 /*
@@ -132,6 +133,8 @@ partition_upkeep_begin(struct partition *p, int64_t room_bytes, int64_t now_ns, 
 		return false;
 	segment_hold(p->active);
 	upkeep->segment = p->active;
+	upkeep->behind = p->behind;
+	p->behind = (struct mapping){ 0 };
 	return true;
 }
 
