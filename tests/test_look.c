@@ -404,6 +404,23 @@ remove_segment(int64_t base)
 	remove_index(base);
 }
 
+/* As retention does: what is to go is noted first. */
+static void
+retire_below(int64_t log_start)
+{
+	int dir_fd = open(kit.path, O_RDONLY | O_DIRECTORY);
+
+	ck_assert_int_eq(sealed_list_note_start(dir_fd, log_start), 0);
+	close(dir_fd);
+	for (int64_t base = 0; base < log_start; base += 6) {
+		char path[LOGKIT_PATH_BYTES];
+
+		logkit_segment_path(&kit, base, path);
+		if (logkit_file_bytes(path) != -1)
+			remove_segment(base);
+	}
+}
+
 START_TEST(a_whole_log_is_counted)
 {
 	enum record_format format = _i == 0 ? RECORD_PLAIN : RECORD_CRC32C;
@@ -427,8 +444,7 @@ START_TEST(a_whole_log_is_counted)
 	expect_told(0, NULL);
 	ck_assert_int_eq(e.segments, 5);
 	ck_assert_int_eq(e.end, 24);
-	for (int64_t base = 0; base < 24; base += 6)
-		remove_segment(base);
+	retire_below(24);
 	e = examine();
 	expect_told(0, NULL);
 	ck_assert_int_eq(e.segments, 1);
@@ -486,7 +502,7 @@ START_TEST(a_missing_segment_is_told)
 	expect_told(1, (const char *const[]){ "missing_records 00000000000000000000.log: its records end at offset 6, but the "
 	    "next segment begins at 12: 6 records missing" });
 	/* What retention takes is missed by nobody. */
-	remove_segment(0);
+	retire_below(12);
 	ck_assert_int_eq(examine().first, 12);
 	expect_told(0, NULL);
 	logkit_end(&kit);
@@ -871,8 +887,7 @@ pread_and_go_on(int fd, void *to, size_t size, off_t position)
 static void
 retire_first(void)
 {
-	remove_segment(0);
-	remove_segment(6);
+	retire_below(12);
 }
 
 /* The last segment is whole now, and there is another one. */
