@@ -30,7 +30,7 @@ conn_schedule_again(struct conn *conn)
 void
 conn_schedule_flush(struct conn *conn)
 {
-	if (conn->is_unsent)
+	if (conn->is_unsent || conn->is_bulk)
 		return;
 	conn->is_unsent = true;
 	TAILQ_INSERT_TAIL(&conn->set->unsent, conn, unsent);
@@ -342,6 +342,8 @@ conn_destroy(struct conn *conn)
 	if (conn->is_unsent)
 		TAILQ_REMOVE(&set->unsent, conn, unsent);
 	take_from_later(conn);
+	if (conn->is_bulk)
+		TAILQ_REMOVE(&set->bulk, conn, bulk);
 	free(conn);
 }
 

@@ -48,7 +48,8 @@ struct conn {
 	TAILQ_ENTRY(conn) again;
 	TAILQ_ENTRY(conn) unsent;
 	TAILQ_ENTRY(conn) later;
-	bool is_ready, is_again, is_unsent, is_later;
+	TAILQ_ENTRY(conn) bulk;
+	bool is_ready, is_again, is_unsent, is_later, is_bulk;
 
 	int fd;
 	struct event io;		/* EV_READ | EV_CLOSED, edge-triggered */
@@ -99,7 +100,8 @@ struct connections {
 	struct conn_list all;
 	struct conn_list ready;		/* to be worked on in this turn */
 	struct conn_list again;		/* in the next one: their sockets have more */
-	struct conn_list unsent;
+	struct conn_list unsent;	/* have something to send */
+	struct conn_list bulk;		/* have much to send: one of them a turn */
 	struct conn_list later;		/* BLOCKED_LATER, the one that has waited longest first */
 	struct reply *free_replies;
 	size_t free_reply_count;

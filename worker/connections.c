@@ -17,7 +17,10 @@
 
 enum {
 	SPILL_FIRST_BYTES = 4096,	/* a connection in motion is read in small pieces first: most of it may move on */
-	FLUSH_BUDGET_BYTES = 1024 * 1024,	/* of one connection and turn */
+	/* What a connection sends at once; whoever has more waits for its turn, which is one connection's in each turn of the
+	 * loop. So small answers stand behind little, however many clients replay a log. */
+	FLUSH_BYTES = 64 * 1024,
+	FLUSH_BULK_BYTES = 256 * 1024,
 	ROUNDS = 4,			/* of work in one turn */
 	REPORT_S = 10,
 };
@@ -195,7 +198,14 @@ read_ahead(struct conn *conn, bool cold)
 }
 
 static void
-flush(struct conn *conn)
+schedule_bulk(struct conn *conn)
+{
+	conn->is_bulk = true;
+	TAILQ_INSERT_TAIL(&conn->set->bulk, conn, bulk);
+}
+
+static void
+flush(struct conn *conn, size_t budget)
 {
 	uint64_t sent = conn->output.sent;
 	int64_t slice_bytes_sent = conn->output.slice_bytes_sent;
@@ -203,7 +213,7 @@ flush(struct conn *conn)
 	bool progressed;
 
 	read_ahead(conn, false);
-	state = output_flush(&conn->output, conn->fd, FLUSH_BUDGET_BYTES);
+	state = output_flush(&conn->output, conn->fd, budget);
 	progressed = sent != conn->output.sent || slice_bytes_sent != conn->output.slice_bytes_sent;
 	board_add(&conn_worker(conn)->counters->fetched_bytes, conn->output.slice_bytes_sent - slice_bytes_sent);
 	if (progressed)
@@ -216,7 +226,7 @@ flush(struct conn *conn)
 		block_output(conn);
 		break;
 	case OUTPUT_MORE:
-		conn_schedule_flush(conn);
+		schedule_bulk(conn);
 		break;
 	case OUTPUT_GONE:
 		/* What it has sent is still executed; reading on tells when that is all. */
@@ -338,10 +348,25 @@ flush_unsent(struct connections *set)
 		TAILQ_REMOVE(&unsent, conn, unsent);
 		conn->is_unsent = false;
 		if (!conn->dead)
-			flush(conn);
+			flush(conn, FLUSH_BYTES);
 		if (conn->dead)
 			conn_destroy(conn);
 	}
+}
+
+static void
+flush_next_bulk(struct connections *set)
+{
+	struct conn *conn = TAILQ_FIRST(&set->bulk);
+
+	if (conn == NULL)
+		return;
+	TAILQ_REMOVE(&set->bulk, conn, bulk);
+	conn->is_bulk = false;
+	if (!conn->dead)
+		flush(conn, FLUSH_BULK_BYTES);
+	if (conn->dead)
+		conn_destroy(conn);
 }
 
 bool
@@ -364,8 +389,10 @@ connections_turn(struct connections *set, void (*write_appends)(struct worker *w
 			break;
 	}
 	flush_unsent(set);
+	flush_next_bulk(set);
 	keep_within_buffer_bytes(set);
-	return !TAILQ_EMPTY(&set->ready) || !TAILQ_EMPTY(&set->again) || !TAILQ_EMPTY(&set->unsent);
+	return !TAILQ_EMPTY(&set->ready) || !TAILQ_EMPTY(&set->again) || !TAILQ_EMPTY(&set->unsent) ||
+	    !TAILQ_EMPTY(&set->bulk);
 }
 
 /* ---- Events ---- */
@@ -409,6 +436,7 @@ connections_new(struct worker *worker, struct event_base *base, struct channel *
 	TAILQ_INIT(&set->again);
 	TAILQ_INIT(&set->unsent);
 	TAILQ_INIT(&set->later);
+	TAILQ_INIT(&set->bulk);
 	return set;
 }
 
