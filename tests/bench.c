@@ -1,27 +1,36 @@
 /*
  * A first load generator: what the broker's main paths reach on this machine, each beside a bare loop of the same
- * system calls in the same run. Closed loop (it says so); a process of its own; talks plain sockets, not our codec.
+ * system calls in the same run. Closed loop where it does not say otherwise; a process of its own; talks plain sockets, not
+ * our codec.
  *
- *	bench produce|fetch|forced HOST:PORT TOPIC [SECONDS [DIRECTORY]]
+ *	bench produce|fetch|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]
  *
- * TOPIC has two partitions in one group ("[topic TOPIC]" with "group = 0"); the second stays empty.
+ * TOPIC has two partitions in one group ("[topic TOPIC]" with "group = 0") and record_format = crc32c; the second stays
+ * empty, until replay writes to it.
  *
  *	produce   P1: batches of 100 records of 100 bytes, WRITTEN, 64 requests in flight; with 0 and 1,000 held fetches;
  *	          against pwrite of the same bytes to a file in DIRECTORY (default: the working directory)
  *	fetch     P3: 1 MiB a request, two in flight, of what produce has left; against sendfile of a file, in pairs
  *	forced    P4: one record of 128 bytes a request: one synchronous producer, 64 producers; against a round trip
  *	          followed by pwrite and fdatasync in DIRECTORY, which must be on the broker's file system
+ *	replay    P7: a producer of 1,000 records a second (open loop) and a reader that has caught up, in partition 1, while
+ *	          others replay partition 0 (what produce has left there, in segments of which there should be several), 1 MiB
+ *	          a request; whose files, all in DIRECTORY, are evicted ahead of them again and again, or are not
  */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -36,6 +45,9 @@ enum {
 	FETCH_BYTES = 1024 * 1024,
 	PRODUCERS = 64,
 	HELD = 1000,
+	HOT_PER_S = 1000,
+	HOT_SAMPLES_MAX = 600 * HOT_PER_S,
+	REPLAYERS = 4,
 };
 
 static struct sockaddr_in address;
@@ -446,6 +458,230 @@ bench_forced(const char *directory)
 	printf("  64 producers                         %9.0f /s  ratio %.1f\n", many, many / bare);
 }
 
+/* ---- P7 ---- */
+
+struct replayed {
+	volatile uint64_t bytes;	/* by all children */
+	volatile int begun;
+};
+
+static void
+evict(const char *directory)
+{
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+	char path[4096];
+
+	if (dir == NULL)
+		die(directory);
+	while ((entry = readdir(dir)) != NULL) {
+		size_t length = strlen(entry->d_name);
+		int fd;
+
+		if (length < 4 || strcmp(entry->d_name + length - 4, ".log") != 0)
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+		fd = open(path, O_RDONLY);
+		if (fd < 0 || fsync(fd) != 0 || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0)
+			die(path);
+		close(fd);
+	}
+	closedir(dir);
+}
+
+/* Bytes of the whole records in a FETCH's payload, and their number. */
+static size_t
+whole_records(const uint8_t *p, size_t bytes, uint64_t *count)
+{
+	size_t used = 0;
+
+	while (bytes - used >= 8 && bytes - used - 8 >= get(p + used, 4)) {
+		used += 8 + (size_t)get(p + used, 4);
+		(*count)++;
+	}
+	return used;
+}
+
+/* A child that reads partition 0 from front to back, again and again. Its processor would be another machine's: it yields
+ * to the broker and to those whose time is taken. */
+static void
+replay(const char *evicted, struct replayed *replayed)
+{
+	static uint8_t answer[FETCH_BYTES + 64];
+	uint64_t offset = 0, pass_bytes = 0;
+	uint8_t frame[512];
+	int fd = dial();
+
+	setpriority(PRIO_PROCESS, 0, 19);
+	for (;;) {
+		size_t bytes;
+
+		if (offset == 0 && evicted != NULL)
+			evict(evicted);
+		send_all(fd, frame, fetch_frame(frame, offset, FETCH_BYTES, 0));
+		read_answer(fd, answer, sizeof(answer));
+		__atomic_store_n(&replayed->begun, 1, __ATOMIC_RELAXED);
+		bytes = whole_records(answer + 18, (size_t)get(answer + 14, 4), &offset);
+		__atomic_fetch_add(&replayed->bytes, bytes, __ATOMIC_RELAXED);
+		pass_bytes += bytes;
+		if (bytes == 0 && pass_bytes == 0)
+			die("partition 0 is empty");
+		if (bytes == 0)
+			offset = pass_bytes = 0;
+	}
+}
+
+struct latencies {
+	double *us;
+	size_t count;
+};
+
+static int
+compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double
+percentile(struct latencies *l, double part)
+{
+	qsort(l->us, l->count, sizeof(*l->us), compare);
+	return l->us[(size_t)((double)(l->count - 1) * part)];
+}
+
+/* The second partition's frames. */
+static size_t
+hot_frame(uint8_t *frame, size_t size)
+{
+	put(frame + 4 + 8 + 2 + strlen(topic), 1, 4);
+	return size;
+}
+
+static uint64_t
+high_watermark(int fd)
+{
+	uint8_t frame[512], answer[FETCH_BYTES / 16];
+
+	send_all(fd, frame, hot_frame(frame, fetch_frame(frame, 0, 1, 0)));
+	read_answer(fd, answer, sizeof(answer));
+	return get(answer + 6, 8);
+}
+
+/* What has come of the produced records or to the tail reader, which were due one after the other. */
+static void
+note(struct latencies *l, uint64_t count, double start)
+{
+	while (count-- > 0 && l->count < HOT_SAMPLES_MAX) {
+		l->us[l->count] = (now() - start - (double)l->count / HOT_PER_S) * 1e6;
+		l->count++;
+	}
+}
+
+static void
+tail(int fd, uint64_t *offset, struct latencies *l, double start, bool read_first)
+{
+	static uint8_t answer[FETCH_BYTES + 64];
+	uint8_t frame[512];
+	uint64_t before = *offset;
+
+	if (read_first) {
+		read_answer(fd, answer, sizeof(answer));
+		whole_records(answer + 18, (size_t)get(answer + 14, 4), offset);
+		note(l, *offset - before, start);
+	}
+	send_all(fd, frame, hot_frame(frame, fetch_frame(frame, *offset, FETCH_BYTES, 1000)));
+}
+
+/* Latencies from the time at which each record was due, to its acknowledgement and to its arrival at the reader. */
+static void
+run_hot(struct latencies *produced, struct latencies *fetched)
+{
+	struct pollfd fds[2] = { { .fd = dial(), .events = POLLIN }, { .fd = dial(), .events = POLLIN } };
+	uint64_t offset = high_watermark(fds[0].fd), sent = 0, total = (uint64_t)(seconds * HOT_PER_S);
+	uint8_t frame[512], answer[64];
+	size_t size = hot_frame(frame, produce_frame(frame, 1, 1, RECORD_BYTES));
+	double start = now();
+
+	if (total > HOT_SAMPLES_MAX)
+		total = HOT_SAMPLES_MAX;
+	produced->count = fetched->count = 0;
+	tail(fds[1].fd, &offset, fetched, start, false);
+	while (produced->count < total || fetched->count < total) {
+		double wait = start + (double)sent / HOT_PER_S - now();
+
+		for (; sent < total && wait <= 0; wait = start + (double)++sent / HOT_PER_S - now())
+			send_all(fds[0].fd, frame, size);
+		if (poll(fds, 2, sent < total ? (int)(wait * 1e3) : 1000) < 0)
+			die("poll");
+		if (fds[0].revents != 0) {
+			read_answer(fds[0].fd, answer, sizeof(answer));
+			note(produced, 1, start);
+		}
+		if (fds[1].revents != 0)
+			tail(fds[1].fd, &offset, fetched, start, true);
+	}
+	close(fds[0].fd);
+	close(fds[1].fd);
+}
+
+/* Returns the two 99th percentiles. */
+static void
+hot_beside(int replayers, const char *evicted, const char *what, double *p99)
+{
+	struct replayed *replayed = mmap(NULL, sizeof(*replayed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct latencies l[2] = { { malloc(HOT_SAMPLES_MAX * sizeof(double)), 0 },
+		{ malloc(HOT_SAMPLES_MAX * sizeof(double)), 0 } };
+	pid_t children[REPLAYERS];
+	uint64_t bytes;
+	double start;
+
+	for (int i = 0; i < replayers; i++) {
+		children[i] = fork();
+		if (children[i] == 0)
+			replay(i == 0 ? evicted : NULL, replayed);
+	}
+	while (replayers > 0 && __atomic_load_n(&replayed->begun, __ATOMIC_RELAXED) == 0)
+		usleep(1000);
+	bytes = replayed->bytes;
+	start = now();
+	run_hot(&l[0], &l[1]);
+	printf("  %-28s replayed %6.0f MB/s; produce p50 %6.0f p99 %6.0f p99.9 %6.0f us; tail p50 %6.0f p99 %6.0f p99.9 "
+	    "%6.0f us\n", what, (double)(replayed->bytes - bytes) / (now() - start) / 1e6, percentile(&l[0], 0.5),
+	    percentile(&l[0], 0.99), percentile(&l[0], 0.999), percentile(&l[1], 0.5), percentile(&l[1], 0.99),
+	    percentile(&l[1], 0.999));
+	for (int i = 0; i < replayers; i++) {
+		kill(children[i], SIGKILL);
+		waitpid(children[i], NULL, 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		p99[i] = percentile(&l[i], 0.99);
+		free(l[i].us);
+	}
+	munmap(replayed, sizeof(*replayed));
+}
+
+static void
+bench_replay(const char *directory)
+{
+	static const struct {
+		const char *what;
+		int replayers;
+		bool cold;
+	} cases[] = { { "alone", 0, false }, { "1 replays, in memory", 1, false }, { "1 replays, evicted", 1, true },
+		{ "4 replay, in memory", REPLAYERS, false }, { "4 replay, evicted", REPLAYERS, true } };
+	double alone[2], p99[2];
+
+	printf("P7 1 record of 100 B, WRITTEN, open loop, %d/s, and a tail reader; beside replays of 1 MiB a request:\n",
+	    HOT_PER_S);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		hot_beside(cases[i].replayers, cases[i].cold ? directory : NULL, cases[i].what, i == 0 ? alone : p99);
+		if (i > 0)
+			printf("    p99 against alone: produce %.2f, tail %.2f\n", p99[0] / alone[0], p99[1] / alone[1]);
+	}
+}
+
 int
 main(int argc, char **argv)
 {
@@ -453,7 +689,7 @@ main(int argc, char **argv)
 	const char *directory = argc > 5 ? argv[5] : ".";
 
 	if (argc < 4 || colon == NULL) {
-		fprintf(stderr, "usage: bench produce|fetch|forced HOST:PORT TOPIC [SECONDS [DIRECTORY]]\n");
+		fprintf(stderr, "usage: bench produce|fetch|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]\n");
 		return 64;
 	}
 	*colon = '\0';
@@ -471,6 +707,8 @@ main(int argc, char **argv)
 		bench_fetch();
 	else if (strcmp(argv[1], "forced") == 0)
 		bench_forced(directory);
+	else if (strcmp(argv[1], "replay") == 0)
+		bench_replay(directory);
 	else
 		return 64;
 	return 0;
