@@ -1,9 +1,11 @@
 /*
- * Preloaded into a broker under test: reads of segment files wait as long as the file that COLDREAD_FILE names says
- * "hold". What is read, and what must not be, stands in the file that COLDREAD_REPORT names, a line each:
+ * Preloaded into a broker under test: reads of segment files with COLDREAD_HELD in their path wait as long as the file that
+ * COLDREAD_FILE names says "hold". What waits, and what must not be, stands in the file that COLDREAD_REPORT names, a line
+ * each:
  *
  *	held		a thread has begun to wait
- *	loop pread	the loop (the process's first thread) has read a segment file in a way that may wait for the disk
+ *	loop pread	the loop (the process's first thread) has read a segment file in a way that may wait for the disk, or has
+ *			begun to
  *	loop sendfile	the loop has sent what was not in memory
  */
 #include <errno.h>
@@ -49,8 +51,9 @@ report(const char *line)
 	close(fd);
 }
 
+/* Is it a segment file with that in its path? */
 static bool
-is_segment(int fd)
+is_segment(int fd, const char *part)
 {
 	char link[64], name[4096];
 	ssize_t n;
@@ -58,7 +61,7 @@ is_segment(int fd)
 	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
 	n = readlink(link, name, sizeof name - 1);
 	name[n < 0 ? 0 : n] = '\0';
-	return strstr(name, ".log") != NULL;
+	return strstr(name, ".log") != NULL && strstr(name, part) != NULL;
 }
 
 static bool
@@ -71,17 +74,33 @@ static void
 before_read(int fd)
 {
 	static const struct timespec moment = { .tv_nsec = 1000000 };
+	const char *held = getenv("COLDREAD_HELD");
 	bool told = false;
 
-	if (!is_segment(fd))
-		return;
-	if (in_loop())
+	if (in_loop() && is_segment(fd, ""))
 		report("loop pread\n");
+	if (held == NULL || !is_segment(fd, held))
+		return;
 	for (; says_hold(); told = true) {
 		if (!told)
 			report("held\n");
 		nanosleep(&moment, NULL);
 	}
+}
+
+/* Advice to read is what it reads: without waiting, but it would be in memory for others. */
+int
+posix_fadvise(int fd, off_t position, off_t size, int advice)
+{
+	if (advice == POSIX_FADV_WILLNEED)
+		before_read(fd);
+	return syscall(SYS_fadvise64, fd, position, size, advice) == 0 ? 0 : errno;
+}
+
+int
+posix_fadvise64(int fd, off_t position, off_t size, int advice)
+{
+	return posix_fadvise(fd, position, size, advice);
 }
 
 ssize_t
@@ -142,7 +161,7 @@ in_memory(int fd, off_t position, size_t size)
 ssize_t
 sendfile(int to_fd, int from_fd, off_t *position, size_t size)
 {
-	if (in_loop() && is_segment(from_fd) && !in_memory(from_fd, *position, size))
+	if (in_loop() && is_segment(from_fd, "") && !in_memory(from_fd, *position, size))
 		report("loop sendfile\n");
 	return syscall(SYS_sendfile, to_fd, from_fd, position, size);
 }
