@@ -669,6 +669,29 @@ START_TEST(a_segment_is_sealed_at_its_age)
 }
 END_TEST
 
+START_TEST(bug_C5_each_topic_keeps_what_it_is_told)
+{
+	int64_t bases[SEGMENTS_MAX], end;
+	uint8_t payload[PAYLOAD] = { 1 };
+	int fd;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\nu = 1\n", .log = "segment_bytes = 16KiB\n"
+		"retention_bytes = 1\n", .sections = "[topic u]\nretention_bytes = 64KiB\n" });
+	fd = connect_tcp();
+	end = produce(fd, 0, 0, 160);
+	for (int i = 0; i < 160; i++)
+		ck_assert_int_eq(wire_produce_one(fd, "u", 0, WIRE_WRITTEN, payload, sizeof payload, NULL), 0);
+	wait_files(0, 1);
+	ck_assert_int_gt(wire_log_start(fd, "t", 0), 140);
+	ck_assert_int_ge(wire_log_start(fd, "u", 0), 79);
+	ck_assert_int_lt(wire_log_start(fd, "u", 0), 120);
+	ck_assert_int_ge(broker_segments(&broker, "u", 0, bases, SEGMENTS_MAX), 3);
+	expect_log(fd, 0, wire_log_start(fd, "t", 0), end);
+	close(fd);
+	finish();
+}
+END_TEST
+
 /* ---- the wall clock ------------------------------------------------------------------------------------------------ */
 
 /* A broker whose wall clock is set_clock's. */
@@ -958,6 +981,65 @@ START_TEST(a_file_that_cannot_be_unlinked_is_tried_again)
 }
 END_TEST
 
+/* Files that take all inodes, or give them back. */
+static void
+take_all_inodes(bool take)
+{
+	char path[BROKER_PATH_BYTES + 32];
+
+	for (int i = 0;; i++) {
+		int fd;
+
+		snprintf(path, sizeof path, "%s/ballast-%d", broker.data_dir, i);
+		if (!take && unlink(path) < 0)
+			return;
+		if (take && (fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) < 0)
+			return;
+		if (take)
+			close(fd);
+	}
+}
+
+/* A full segment waits for a roll; an old one has room, and nobody is refused because it cannot be sealed yet. */
+START_TEST(a_roll_by_age_that_fails_refuses_nobody)
+{
+	int64_t end = 0, began;
+	double failures;
+	int fd;
+
+	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 1\n", .log = "segment_age = 1s\n" });
+	if (!data_on_tmpfs("nr_inodes=100,mode=0750")) {
+		skip_without_tmpfs("a_roll_by_age_that_fails_refuses_nobody");
+		return;
+	}
+	broker_launch(&broker);
+	broker_wait_ready(&broker);
+	fd = connect_tcp();
+	take_all_inodes(true);
+	began = wire_now_ms();
+	do {
+		end = produce(fd, 0, end, BATCH);
+		ck_assert_int_eq(try_produce(fd, 0, end, WIRE_FORCED), 0);
+		end += BATCH;
+		failures = broker_metric(&broker, "logbroker_storage_errors_total", "op=\"roll\"");
+		ck_assert_int_lt(wire_now_ms() - began, SOON_MS);
+	} while (failures < 2);
+	/* Tried once a second, not in every turn. */
+	ck_assert_msg(failures <= (double)(wire_now_ms() - began) / 1000, "%.0f in %lld ms", failures,
+	    (long long)(wire_now_ms() - began));
+	ck_assert_int_eq(broker_count_log(&broker, "partition t-0: cannot begin a new segment"), 1);
+	ck_assert_int_eq(segment_count(0), 1);
+	take_all_inodes(false);
+	while (segment_count(0) == 1) {
+		end = produce(fd, 0, end, BATCH);
+		ck_assert_int_lt(wire_now_ms() - began, SOON_MS);
+	}
+	expect_log(fd, 0, 0, end);
+	close(fd);
+	finish();
+}
+END_TEST
+
 /*
  * A disk filled by somebody else: nothing can be written, until the age of what is there gives room, and then by itself.
  */
@@ -1018,7 +1100,7 @@ struct producer {
 	int32_t partition;
 	int64_t records;
 	atomic_llong end;	/* acknowledged so far */
-	int failed;
+	atomic_int failed;
 };
 
 static void *
@@ -1152,6 +1234,8 @@ suite(void)
 	tcase_add_loop_test(tc, bug_C5_age_goes_on_through_many_rolls, 0, MODES);
 	tcase_add_loop_test(tc, bug_A18_bug_C9_an_idle_topic_ends_empty_and_keeps_its_numbers, 0, MODES);
 	tcase_add_loop_test(tc, a_segment_is_sealed_at_its_age, 0, MODES);
+	tcase_add_test(tc, a_roll_by_age_that_fails_refuses_nobody);
+	tcase_add_test(tc, bug_C5_each_topic_keeps_what_it_is_told);
 	tcase_add_test(tc, bug_C7_a_wall_clock_that_is_set);
 	tcase_add_test(tc, bug_C7_set_while_the_broker_is_down);
 	tcase_add_loop_test(tc, bug_E11_neither_end_ever_goes_back, 0, MODES);
