@@ -19,6 +19,7 @@
 #include "worker/retention.h"
 #include "worker/sealed_list.h"
 #include "worker/segment.h"
+#include "worker/stop_marker.h"
 
 static const enum record_format formats[] = { RECORD_PLAIN, RECORD_CRC32C };
 enum { FORMATS = 2, MIB = 1024 * 1024 };
@@ -845,6 +846,144 @@ START_TEST(what_retention_removes_leaves_the_list)
 }
 END_TEST
 
+/* ---- a clean stop ---- */
+
+static struct stop_state left;
+
+/* Stops cleanly, and tells the next start of it. */
+static void
+leave(void)
+{
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	ck_assert_int_eq(partition_leave(kit.p, &left), 0);
+	logkit_close(&kit);
+	kit.known = (struct partition_known){ .published_end = -1, .from_disk = true, .stopped = &left };
+}
+
+/* `_i`: format; with records or none; in which mode it is written, and opened again. */
+START_TEST(what_a_clean_stop_has_left_is_neither_read_nor_forced)
+{
+	int records = _i / FORMATS % 2 == 0 ? 200 : 0;
+
+	logkit_begin(&kit, formats[_i % FORMATS], 100000);
+	kit.settings.mapped = _i / FORMATS / 2 % 2 == 1;
+	logkit_open(&kit);
+	logkit_append(&kit, records, 100);
+	leave();
+	logkit_trace_begin();
+	logkit_set_fault((struct logkit_fault){ 0 });
+	open_silently();
+	ck_assert_str_eq(logkit_trace(), "");
+	/* The last record ahead of the recovery point. */
+	ck_assert_int_le(logkit_calls(CALL_PREAD), 1);
+	ck_assert_int_eq(partition_log_end(kit.p), records);
+	ck_assert_int_eq(partition_durable_end(kit.p), records);
+	logkit_expect(&kit, 0, records, 100);
+	logkit_append(&kit, 20, 100);
+	leave();
+	kit.settings.mapped = !kit.settings.mapped;
+	open_silently();
+	logkit_append(&kit, 20, 100);
+	logkit_close(&kit);
+	kit.known = (struct partition_known){ .published_end = -1 };
+	open_silently();
+	logkit_expect(&kit, 0, records + 40, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* The log was written to after the marker, which has come back: its time tells; and if not, its size, and if not ... */
+START_TEST(a_marker_is_not_believed_of_a_log_that_was_changed)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT } };
+	char path[LOGKIT_PATH_BYTES];
+	int64_t bytes;
+
+	logkit_begin(&kit, formats[_i], 100000);
+	logkit_open(&kit);
+	logkit_append(&kit, 100, 100);
+	leave();
+	logkit_segment_path(&kit, 0, path);
+	bytes = logkit_file_bytes(path);
+	/* A torn write of a process that was killed. */
+	logkit_change(path, bytes, "\0\0\0\x20", 4);
+	logkit_set_fault((struct logkit_fault){ 0 });
+	logkit_catch_lines();
+	logkit_open(&kit);
+	free(logkit_caught_lines());
+	ck_assert_int_eq(kit.opened.truncated_bytes, 4);
+	ck_assert_int_gt(logkit_calls(CALL_FDATASYNC), 0);
+	logkit_expect(&kit, 0, 100, 100);
+	/* The size is the same. */
+	leave();
+	logkit_truncate(path, bytes - 1);
+	logkit_truncate(path, bytes);
+	logkit_catch_lines();
+	logkit_open(&kit);
+	free(logkit_caught_lines());
+	ck_assert_int_gt(logkit_calls(CALL_FDATASYNC), 0);
+	logkit_expect(&kit, 0, 99, 100);
+	/* The time is, but not the size. */
+	leave();
+	logkit_truncate(path, bytes - 1000);
+	times[1] = (struct timespec){ left.modified_ns / CLOCK_NS_PER_S, left.modified_ns % CLOCK_NS_PER_S };
+	ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+	logkit_catch_lines();
+	logkit_open(&kit);
+	free(logkit_caught_lines());
+	logkit_expect(&kit, 0, 90, 100);
+	ck_assert_int_le(partition_log_end(kit.p), 91);
+	logkit_end(&kit);
+}
+END_TEST
+
+START_TEST(a_marker_needs_the_recovery_point)
+{
+	char *lines;
+
+	logkit_begin(&kit, formats[_i], 100000);
+	logkit_open(&kit);
+	logkit_append(&kit, 100, 100);
+	leave();
+	logkit_remove_index(&kit, 0);
+	open_silently();
+	logkit_expect(&kit, 0, 100, 100);
+	ck_assert_int_eq(stored_end(0), 100);
+	/* Nobody is told of a log whose point could not be stored. */
+	logkit_append(&kit, 10, 100);
+	ck_assert_int_eq(partition_leave(kit.p, &left), -1);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PWRITE, .at = 1, .error = ENOSPC, .sticky = true,
+	    .aim = LOGKIT_AT_CACHES });
+	logkit_catch_lines();
+	ck_assert_int_eq(partition_leave(kit.p, &left), -1);
+	lines = logkit_caught_lines();
+	ck_assert_int_eq(count_lines(lines), 1);
+	free(lines);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Of another segment, as after a roll. */
+START_TEST(a_marker_of_an_earlier_life)
+{
+	struct stop_state old;
+
+	logkit_begin(&kit, formats[_i], 1000);
+	logkit_open(&kit);
+	logkit_append(&kit, 20, 100);
+	leave();
+	old = left;
+	logkit_open(&kit);
+	logkit_append(&kit, 20, 100);
+	logkit_close(&kit);
+	kit.known.stopped = &old;
+	open_silently();
+	logkit_expect(&kit, 0, 40, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* ---- caches that cannot be written ---- */
 
 /* No call on a cache works: the log does, and says so once. */
@@ -1027,6 +1166,10 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, bug_A6_a_list_that_is_missing_or_damaged_is_made_anew, 0, FORMATS);
 	tcase_add_test(tests, the_list_knows_when_a_segment_was_written);
 	tcase_add_test(tests, what_retention_removes_leaves_the_list);
+	tcase_add_loop_test(tests, what_a_clean_stop_has_left_is_neither_read_nor_forced, 0, 4 * FORMATS);
+	tcase_add_loop_test(tests, a_marker_is_not_believed_of_a_log_that_was_changed, 0, FORMATS);
+	tcase_add_loop_test(tests, a_marker_needs_the_recovery_point, 0, FORMATS);
+	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);
 	tcase_add_loop_test(tests, a_log_works_without_caches, 0, 4 * FORMATS);
 	tcase_add_loop_test(tests, any_call_on_a_cache_may_fail, 0, 4);
 	tcase_add_loop_test(tests, P8_a_start_opens_no_sealed_segment, 0, FORMATS);

@@ -1,5 +1,6 @@
 #include "worker/lane.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,25 @@ lane_create_all(struct worker *worker)
 			if (topics_group(topics, &topics->list[t], p) == worker->number)
 				create(worker, &topics->list[t], p);
 	return 0;
+}
+
+/* A log that has failed, or could not be opened, is not spoken of: the next start has to look at it. */
+void
+lane_leave_all(struct worker *worker)
+{
+	struct stop_entry *entries = calloc((size_t)worker->lane_count + 1, sizeof(*entries));
+	size_t count = 0;
+
+	for (int32_t i = 0; entries != NULL && i < worker->lane_count; i++) {
+		struct lane *lane = &worker->lanes[i];
+
+		if (lane->log == NULL || lane->opened != NULL || partition_leave(lane->log, &entries[count].state) != 0)
+			continue;
+		entries[count++].name = lane->name;
+	}
+	if (entries == NULL || stop_marker_leave(worker->data_fd, worker->number, entries, count) != 0)
+		log_warning("cannot leave word of this stop in the data directory: %s; the next start takes longer", strerror(errno));
+	free(entries);
 }
 
 void

@@ -80,6 +80,9 @@ struct lane {
 int lane_create_all(struct worker *worker);
 void lane_free_all(struct worker *worker);
 
+/* Leaves word for the next start of how the logs end. All of them are forced, and no job is under way. */
+void lane_leave_all(struct worker *worker);
+
 /* Tells the board where the log stands. */
 void lane_publish(struct lane *lane);
 

@@ -327,6 +327,7 @@ shut_down(struct process *p)
 
 	jobs_free(worker->jobs);
 	connections_free(worker->connections);
+	lane_leave_all(worker);
 	lane_free_all(worker);
 	event_base_free(p->base);
 	for (int32_t group = 0; group < worker->topics.group_count; group++)

@@ -21,6 +21,7 @@ struct opening {
 };
 
 struct openings {
+	struct worker *worker;
 	void (*done)(void *context, int32_t opened, int32_t failed);
 	void *context;
 	int32_t outstanding, opened, failed;
@@ -167,6 +168,17 @@ not_opened(const struct opening *o)
 
 /* ---- The jobs ---- */
 
+/* One of them has ended, or the beginning of them. */
+static void
+count_down(struct openings *all)
+{
+	if (--all->outstanding > 0)
+		return;
+	stop_marker_free(&all->worker->left);
+	all->done(all->context, all->opened, all->failed);
+	free(all);
+}
+
 static void
 count_opening(struct openings *all, bool open)
 {
@@ -174,10 +186,7 @@ count_opening(struct openings *all, bool open)
 		all->opened++;
 	else
 		all->failed++;
-	if (--all->outstanding > 0)
-		return;
-	all->done(all->context, all->opened, all->failed);
-	free(all);
+	count_down(all);
 }
 
 static void
@@ -209,7 +218,7 @@ opening_done(struct job *job)
 static struct partition_known
 known_of(const struct lane *lane)
 {
-	struct partition_known known = { .published_end = -1 };
+	struct partition_known known = { .published_end = -1, .stopped = stop_marker_find(&lane->worker->left, lane->name) };
 	int64_t high_watermark, durable_end;
 
 	known.failed = atomic_load_explicit(&lane->slot->state, memory_order_acquire) == BOARD_FAILED;
@@ -258,16 +267,16 @@ opening_begin_all(struct worker *worker, void (*done)(void *context, int32_t ope
 
 	if (all == NULL)
 		log_fatal(1, "no memory to open the logs");
+	all->worker = worker;
 	all->done = done;
 	all->context = context;
+	/* Before any log is opened, and with that written: what it says is true of the logs as they are. */
+	stop_marker_take(&worker->left, worker->data_fd, worker->number, worker->topics.group_count);
 	/* One more than there are lanes: the result is told when all have been begun, and also when there is none. */
 	all->outstanding = worker->lane_count + 1;
 	for (int32_t i = 0; i < worker->lane_count; i++)
 		begin(&worker->lanes[i], all);
-	if (--all->outstanding == 0) {
-		done(context, all->opened, all->failed);
-		free(all);
-	}
+	count_down(all);
 }
 
 void

@@ -22,6 +22,7 @@
 #include "worker/recovery.h"
 #include "worker/roll.h"
 #include "worker/segment.h"
+#include "worker/stop_marker.h"
 #include "worker/syscalls.h"
 
 enum { DIRECTORY_MODE = 0750 };
@@ -86,6 +87,13 @@ open_directory(int data_fd, const char *name)
 	if (syscalls.mkdir(data_fd, name, DIRECTORY_MODE) == -1 || fchmodat(data_fd, name, DIRECTORY_MODE, 0) == -1)
 		return -1;
 	return syscalls.open(data_fd, name, flags, 0);
+}
+
+/* Wraps beyond the year 2262, which is of no consequence: it is only compared. */
+static int64_t
+modified_ns(const struct stat *st)
+{
+	return (int64_t)((uint64_t)st->st_mtim.tv_sec * CLOCK_NS_PER_S + (uint64_t)st->st_mtim.tv_nsec);
 }
 
 void
@@ -238,14 +246,44 @@ settle_inventory(struct inventory *inventory, struct partition *p, const struct 
 	partition_note_cache(p, SEALED_LIST_NAME, inventory_store(inventory) == -1 ? errno : 0);
 }
 
+/* Is the active file still as a clean stop has left it? */
+static bool
+is_as_left(const struct inventory *inventory, const struct stop_state *stopped)
+{
+	const struct listing *listing = inventory->listing;
+	char file[SEGMENT_NAME_BYTES];
+	struct stat st;
+
+	if (stopped == NULL || listing->count == 0 || listing->segments[listing->count - 1].base != stopped->base)
+		return false;
+	segment_name(file, stopped->base);
+	return fstatat(inventory->dir_fd, file, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size == stopped->file_bytes
+	    && modified_ns(&st) == stopped->modified_ns;
+}
+
+/* What is known, given what stands in the directory. */
+static struct partition_known
+what_counts(const struct partition_known *known, const struct inventory *inventory)
+{
+	struct partition_known counts = *known;
+
+	if (!known->failed && is_as_left(inventory, known->stopped))
+		counts.from_disk = false;
+	else
+		counts.stopped = NULL;
+	return counts;
+}
+
 void
 partition_open(int data_fd, const char *name, const struct partition_settings *settings,
     const struct partition_known *known, struct partition_opened *opened)
 {
 	struct listing listing;
 	struct inventory inventory = { .name = name, .listing = &listing };
+	struct partition_known counts;
 	struct recovery recovery = { .data_fd = data_fd, .name = name, .settings = settings,
-		.known = known, .listing = &listing, .inventory = &inventory, .why = opened->why };
+		.known = &counts, .listing = &listing, .inventory = &inventory, .left = known->stopped,
+		.why = opened->why };
 	int dir_fd = open_directory(data_fd, name);
 	int done;
 
@@ -257,6 +295,7 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 		return;
 	}
 	recovery.dir_fd = dir_fd;
+	counts = what_counts(known, &inventory);
 	done = recovery_run(&recovery);
 	if (recovery.active != NULL)
 		make_partition(&recovery, done == 0, opened);
@@ -268,6 +307,29 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 	opened->failed = recovery.failed;
 	inventory_free(&inventory);
 	listing_free(&listing);
+}
+
+int
+partition_leave(struct partition *p, struct stop_state *state)
+{
+	struct segment *active = p->active;
+	struct index_point point = { .end = active->end, .position = active->bytes, .first_append_ms = p->first_append_ms,
+		.last_append_ms = p->last_append_ms };
+	struct stat st;
+
+	if (p->failed || p->durable_end != active->end) {
+		errno = EBUSY;
+		return -1;
+	}
+	if (active->bytes > p->stored.point.position && index_file_store_all(p->dir_fd, active, &p->stored, &point) == -1) {
+		note_index(p, errno);
+		return -1;
+	}
+	if (fstat(active->fd, &st) == -1)
+		return -1;
+	*state = (struct stop_state){ .base = active->base, .end = active->end, .position = active->bytes,
+		.file_bytes = st.st_size, .modified_ns = modified_ns(&st) };
+	return 0;
 }
 
 void

@@ -4,6 +4,8 @@
  *
  *   <data_dir>/<topic>-<partition>/00000000000000000000.log      records back to back from byte 0, nothing else
  *                                  00000000000000004711.log      named by the offset of its first record
+ *                                  00000000000000004711.index    its stored index: index_file.h
+ *                                  sealed.list                   what is known of all but the last: sealed_list.h
  *
  * One owner: all functions are called by the thread that owns the partition, except the *_run functions, which
  * are the parts that wait for a disk. They belong on other threads and touch nothing but their own job. At most one
@@ -29,6 +31,7 @@
 
 struct partition;
 struct segment;
+struct stop_state;
 
 struct partition_settings {
 	enum record_format record_format;
@@ -70,6 +73,9 @@ struct partition_known {
 	 * first of all the disk must take something new. Not without from_disk. */
 	bool failed;
 	int64_t shown_end;	/* with from_disk: the high watermark, which stays published until the log is open */
+	/* How a clean stop has left it, with everything forced; NULL: nobody knows. While its file is still so (size and time of
+	 * modification tell) the page cache is believed, and nothing is looked for behind its end or forced again. */
+	const struct stop_state *stopped;
 };
 
 /*
@@ -80,6 +86,12 @@ struct partition_known {
  */
 void partition_open(int data_fd, const char *name, const struct partition_settings *settings,
     const struct partition_known *known, struct partition_opened *opened);
+
+/*
+ * Stores the recovery point of a log in which everything is forced, and tells how it is left, for partition_known. Blocking;
+ * no job may be under way, and nothing may be appended afterwards. Returns 0, or -1 with errno: the next start has to look.
+ */
+int partition_leave(struct partition *partition, struct stop_state *state);
 
 /* Forces nothing. No job may be under way. Slices stay valid. NULL is allowed. Any thread, when the owner lets go of it. */
 void partition_close(struct partition *partition);

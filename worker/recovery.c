@@ -44,6 +44,7 @@
 #include "worker/evidence.h"
 #include "worker/roll.h"
 #include "worker/scan.h"
+#include "worker/stop_marker.h"
 #include "worker/syscalls.h"
 
 enum {
@@ -59,6 +60,7 @@ struct tail {
 	int64_t file_bytes;
 	struct scan scan;
 	struct index_taken index;
+	bool as_left;		/* by a clean stop: there is nothing behind its end, and everything is forced */
 	bool doubtful;		/* it might be a log in the other format, too short to tell */
 };
 
@@ -175,6 +177,16 @@ close_tail(struct tail *tail)
 	segment_drop(tail->segment);
 }
 
+/* Does the index end where the clean stop says that the log does? */
+static bool
+was_left(const struct recovery *r, const struct segment *segment)
+{
+	const struct stop_state *stopped = r->known->stopped;
+
+	return stopped != NULL && stopped->base == segment->base && stopped->end == segment->end
+	    && stopped->position == segment->bytes;
+}
+
 /* From the recovery point on, or from the beginning. */
 static int
 scan_tail(struct recovery *r, struct tail *tail, bool indexed)
@@ -184,7 +196,11 @@ scan_tail(struct recovery *r, struct tail *tail, bool indexed)
 	if (tail->file_bytes == -1
 	    || (indexed && index_file_take(&tail->index, r->dir_fd, segment, tail->read_fd, tail->file_bytes, INT64_MAX) == -1))
 		return -1;
-	tail->scan = (struct scan){ .records = segment->end - segment->base, .position = segment->bytes };
+	tail->scan = (struct scan){ .records = segment->end - segment->base, .position = segment->bytes,
+		.verdict = RECORD_END };
+	tail->as_left = was_left(r, segment);
+	if (tail->as_left)
+		return 0;
 	if (scan_records_on(tail->read_fd, segment->format, segment->base, tail->file_bytes, &segment->index,
 	    &tail->scan) == -1)
 		return -1;
@@ -315,6 +331,8 @@ is_empty(struct recovery *r, const struct tail *tail)
 
 	if (tail->scan.records > 0)
 		return 0;
+	if (tail->as_left)
+		return 1;
 	content_end = scan_content_end(tail->read_fd, 0, tail->file_bytes);
 	if (content_end == -1)
 		return refuse_disk(r, tail->segment->base, "read");
@@ -327,6 +345,7 @@ take_active(struct recovery *r, const struct tail *tail)
 	segment_hold(tail->segment);
 	r->active = tail->segment;
 	r->index = tail->index;
+	r->as_left = tail->as_left;
 }
 
 /* Opens the last segment, which is empty, as the active one. */
@@ -362,7 +381,7 @@ look_at_empty(struct recovery *r)
 	return r->listing->count == 0 ? 0 : open_empty(r);
 }
 
-/* Where did the active segment `base` end, which is not there any more? Its index may be, and be right. */
+/* Where did the active segment `base` end, which is not there any more? The clean stop may tell, or its index. */
 static int64_t
 lost_end(const struct recovery *r, int64_t base)
 {
@@ -370,6 +389,8 @@ lost_end(const struct recovery *r, int64_t base)
 	struct index index;
 	int64_t end = base;
 
+	if (r->left != NULL && r->left->base == base)
+		return r->left->end;
 	index_init(&index, r->settings->index_interval_bytes);
 	if (index_file_read(r->dir_fd, base, r->settings->record_format, &index, &file, NULL) == 0)
 		end = file.point.end;
@@ -574,7 +595,7 @@ cut_tail(struct recovery *r, const struct tail *tail)
 	int64_t base = tail->segment->base, position = tail->scan.position;
 	int64_t content_end;
 
-	if (position == tail->file_bytes)
+	if (position == tail->file_bytes || tail->as_left)
 		return 0;
 	content_end = scan_content_end(tail->read_fd, position, tail->file_bytes);
 	if (content_end == -1)
@@ -716,6 +737,7 @@ settle_size(struct recovery *r)
 		bytes = r->settings->segment_bytes;
 	if (file_bytes != bytes)
 		segment_truncate(r->active->fd, bytes);
+	r->as_left = r->as_left && file_bytes == bytes && file_bytes == r->known->stopped->file_bytes;
 	return 0;
 }
 
@@ -789,7 +811,7 @@ change(struct recovery *r, const struct tail *tail)
 	if (settle_size(r) == -1)
 		return -1;
 	remove_leftovers(r);
-	return force_all(r);
+	return r->as_left ? 0 : force_all(r);
 }
 
 /* What has been found, before or while changing it failed, holds all that is known to be forced. */
@@ -807,6 +829,7 @@ recovery_run(struct recovery *recovery)
 
 	recovery->active = NULL;
 	recovery->new_base = 0;
+	recovery->as_left = false;
 	recovery->index = (struct index_taken){ 0 };
 	recovery->index_error = 0;
 	recovery->truncated_bytes = 0;

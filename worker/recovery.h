@@ -28,9 +28,11 @@ struct recovery {
 	const struct partition_known *known;
 	struct listing *listing;	/* afterwards: the segments of the log, the active one last */
 	const struct inventory *inventory;
+	const struct stop_state *left;	/* how a clean stop has left the log, whatever has become of it; or NULL */
 	char *why;			/* PARTITION_WHY_BYTES */
 
 	int64_t new_base;		/* its own: where the active segment begins, when it has to be created */
+	bool as_left;			/* its own: the active segment is just as a clean stop has left it */
 
 	/* Results. */
 	/* Opened, indexed, forced; one reference. Without success NULL, or, of a log that is read from the disk, what can be

@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/topics.h"
 #include "worker/jobs.h"
+#include "worker/stop_marker.h"
 
 struct connections;
 struct lane;
@@ -37,6 +38,7 @@ struct worker {
 
 	struct jobs *jobs;
 	struct connections *connections;
+	struct stop_marker left;	/* by the predecessor that stopped cleanly; until the logs have been opened */
 	struct lane *lanes;		/* by slot */
 	int32_t lane_count;
 
