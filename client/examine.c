@@ -406,14 +406,13 @@ static enum outcome
 look_until_it_stands(struct examiner *x, int64_t base, struct look *look)
 {
 	struct look before;
-	bool running = false;
+	bool running = false, looked = false;
 	int alike = 0;
 
 	for (int looks = 0; looks < LOOKS_MAX; looks++) {
 		int done;
 
 		running = is_running(x);
-
 		/* What was listed some time ago may be sealed, overtaken or gone by now. */
 		if ((looks > 0 || base_behind(x, base) == -1) && read_directory(x, false) == -1)
 			return FAILED;
@@ -426,13 +425,16 @@ look_until_it_stands(struct examiner *x, int64_t base, struct look *look)
 			return errno == ENOMEM ? FAILED : CANNOT;
 		if (!found_anything(look))
 			return STANDS;
-		alike = looks > 0 && look_alike(&before, look) ? alike + 1 : 0;
+		alike = looked && look_alike(&before, look) ? alike + 1 : 0;
 		if (alike >= (running && look->next == -1 ? ALIKE_RUNNING : 1))
 			return STANDS;
 		before = *look;
+		looked = true;
 		if (running)
 			pause_for(x->e->pause_ms);
 	}
+	if (!looked)
+		return GONE;
 	/* Where nobody writes, what is different each time is no less bad. */
 	return running && look->next == -1 ? AT_WORK : STANDS;
 }
