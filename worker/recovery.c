@@ -398,6 +398,16 @@ lost_end(const struct recovery *r, int64_t base)
 	return end;
 }
 
+/* Had there been a segment behind the last one that is there? The list says so, or what an orphan is left of. */
+static bool
+is_overtaken(const struct recovery *r, const struct tail *tail)
+{
+	const struct segment *segment = tail->segment;
+
+	return inventory_was_sealed(r->inventory, segment->base, segment->end, tail->file_bytes)
+	    || (segment->bytes == tail->file_bytes && lost_end(r, segment->end) > segment->end);
+}
+
 /*
  * The last segment that is there had been sealed, so there was one behind it. To go on in its place would give its offsets
  * to other records; so the log goes on where it is known to have ended, behind a gap.
@@ -427,7 +437,7 @@ look_at_tail(struct recovery *r, struct tail *tail, size_t last)
 		return -1;
 	active_base = r->listing->segments[r->listing->count - 1].base;
 	if (active_base == tail->segment->base) {
-		if (inventory_was_sealed(r->inventory, active_base, tail->segment->end, tail->file_bytes))
+		if (is_overtaken(r, tail))
 			return replace_active(r, tail);
 		if (check_published(r, tail->segment->end) == -1)
 			return -1;
