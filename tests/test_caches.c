@@ -892,10 +892,18 @@ START_TEST(what_a_clean_stop_has_left_is_neither_read_nor_forced)
 }
 END_TEST
 
+static void
+set_time(const char *path, int64_t modified_ns)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT },
+		{ modified_ns / CLOCK_NS_PER_S, modified_ns % CLOCK_NS_PER_S } };
+
+	ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
 /* The log was written to after the marker, which has come back: its time tells; and if not, its size, and if not ... */
 START_TEST(a_marker_is_not_believed_of_a_log_that_was_changed)
 {
-	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT } };
 	char path[LOGKIT_PATH_BYTES];
 	int64_t bytes;
 
@@ -918,16 +926,24 @@ START_TEST(a_marker_is_not_believed_of_a_log_that_was_changed)
 	leave();
 	logkit_truncate(path, bytes - 1);
 	logkit_truncate(path, bytes);
+	logkit_set_fault((struct logkit_fault){ 0 });
 	logkit_catch_lines();
 	logkit_open(&kit);
 	free(logkit_caught_lines());
 	ck_assert_int_gt(logkit_calls(CALL_FDATASYNC), 0);
 	logkit_expect(&kit, 0, 99, 100);
-	/* The time is, but not the size. */
+	/* The time is, but not the size: longer and shorter. */
+	leave();
+	logkit_change(path, bytes, "\0\0\0\x20", 4);
+	set_time(path, left.modified_ns);
+	logkit_catch_lines();
+	logkit_open(&kit);
+	free(logkit_caught_lines());
+	ck_assert_int_eq(kit.opened.truncated_bytes, 4);
+	ck_assert_int_eq(logkit_file_bytes(path), bytes);
 	leave();
 	logkit_truncate(path, bytes - 1000);
-	times[1] = (struct timespec){ left.modified_ns / CLOCK_NS_PER_S, left.modified_ns % CLOCK_NS_PER_S };
-	ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+	set_time(path, left.modified_ns);
 	logkit_catch_lines();
 	logkit_open(&kit);
 	free(logkit_caught_lines());

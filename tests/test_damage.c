@@ -73,7 +73,7 @@ enum {
 	LINES = 3,
 };
 
-enum caches { ALL, NO_LIST, NO_CACHES };
+enum caches { ALL, NO_LIST, NO_INDEXES, NO_CACHES };
 
 static struct logkit kit;
 
@@ -259,6 +259,8 @@ static const struct row rows[] = {
 	    S27 ".log: it ends at offset 36, but the next segment begins at 40" }, .tells = S27 ".log: damaged" },
 	{ "active missing, no list", active_missing, NO_LIST, .end = END, .broken = { ACTIVE, END },
 	    .says = { S36 ".log is missing", LACKS " 4 of 4" }, .tells = S27 ".log: damaged" },
+	{ "active missing, no indexes", active_missing, NO_INDEXES, .end = ACTIVE, .says = { S36 ".log is missing, the log's last "
+	    "segment: records from offset 36 on are lost, and the log goes on at offset 36" } },
 	{ "active missing, none", active_missing, NO_CACHES, .end = ACTIVE, .says = { LACKS " 3 of 3" } },
 
 	{ "sealed cut", sealed_cut, .end = END, .broken = { 21, 27 }, .says = { S18 ".log: it has " }, .tells = S18 ".log" },
@@ -381,9 +383,9 @@ expect_same_sizes(const struct row *row, const int64_t *before)
 static void
 remove_caches(enum caches caches)
 {
-	if (caches != ALL)
+	if (caches == NO_LIST || caches == NO_CACHES)
 		logkit_remove_list(&kit);
-	if (caches == NO_CACHES)
+	if (caches == NO_INDEXES || caches == NO_CACHES)
 		for (int64_t base = 0; base < END; base++)
 			logkit_remove_index(&kit, base);
 }

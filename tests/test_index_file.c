@@ -419,6 +419,30 @@ START_TEST(what_cannot_be_is_not_believed)
 }
 END_TEST
 
+/* A left-over behind the chunks, where the next one should stand: right in itself, but it followed another one. */
+START_TEST(a_chunk_of_another_time)
+{
+	uint8_t *other;
+	size_t bytes;
+
+	begin(RECORD_CRC32C, 0);
+	append(0, 30);
+	append(30, 60);
+	other = logkit_read_file(path, &bytes);
+	file = (struct index_file){ 0 };
+	append(0, 10);
+	append(10, 30);
+	/* The same place in the log. */
+	logkit_change(path, file.bytes, other + HEADER_BYTES + HEAD_BYTES + SUM_BYTES + 3 * MARK_BYTES,
+	    HEAD_BYTES + SUM_BYTES + 3 * MARK_BYTES);
+	expect_read(30);
+	append(30, 60);
+	expect_read(60);
+	free(other);
+	end();
+}
+END_TEST
+
 START_TEST(no_regular_file)
 {
 	begin(RECORD_CRC32C, 0);
@@ -696,6 +720,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, random_bytes_are_no_index, 0, FORMATS);
 	tcase_add_test(tests, from_the_future_or_of_another_log);
 	tcase_add_test(tests, what_cannot_be_is_not_believed);
+	tcase_add_test(tests, a_chunk_of_another_time);
 	tcase_add_test(tests, no_regular_file);
 	tcase_add_loop_test(tests, a_point_fits_its_segment_alone, 0, FORMATS);
 	tcase_add_test(tests, a_last_record_of_a_few_bytes);
