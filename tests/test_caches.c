@@ -1000,6 +1000,30 @@ START_TEST(a_marker_of_an_earlier_life)
 }
 END_TEST
 
+/* ---- memory ---- */
+
+/* Tiny records and a mark for each of them would be more index than log. */
+START_TEST(a_segment_has_a_million_marks_at_most)
+{
+	logkit_begin(&kit, RECORD_PLAIN, INT64_C(1) << 30);
+	kit.settings.index_interval_bytes = 1;
+	logkit_open(&kit);
+	for (int i = 0; i < 100; i++)
+		ck_assert_int_eq(logkit_try_append(&kit, 1000, 1), 0);
+	logkit_reopen(&kit);
+	ck_assert_int_eq(stored_end(0), 100000);
+	ck_assert_uint_le(stored(0).marks, 100000 * 5 / 1024 + 1);
+	logkit_expect(&kit, 50000, 51000, 1);
+	logkit_close(&kit);
+	/* In a small segment as many as are asked for. */
+	kit.settings.segment_bytes = 1 << 20;
+	logkit_remove_index(&kit, 0);
+	logkit_open(&kit);
+	ck_assert_uint_eq(stored(0).marks, 100000);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* ---- caches that cannot be written ---- */
 
 /* No call on a cache works: the log does, and says so once. */
@@ -1186,6 +1210,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, a_marker_is_not_believed_of_a_log_that_was_changed, 0, FORMATS);
 	tcase_add_loop_test(tests, a_marker_needs_the_recovery_point, 0, FORMATS);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);
+	tcase_add_test(tests, a_segment_has_a_million_marks_at_most);
 	tcase_add_loop_test(tests, a_log_works_without_caches, 0, 4 * FORMATS);
 	tcase_add_loop_test(tests, any_call_on_a_cache_may_fail, 0, 4);
 	tcase_add_loop_test(tests, P8_a_start_opens_no_sealed_segment, 0, FORMATS);

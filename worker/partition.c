@@ -280,8 +280,9 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 {
 	struct listing listing;
 	struct inventory inventory = { .name = name, .listing = &listing };
+	struct partition_settings bounded = *settings;
 	struct partition_known counts;
-	struct recovery recovery = { .data_fd = data_fd, .name = name, .settings = settings,
+	struct recovery recovery = { .data_fd = data_fd, .name = name, .settings = &bounded,
 		.known = &counts, .listing = &listing, .inventory = &inventory, .left = known->stopped,
 		.why = opened->why };
 	int dir_fd = open_directory(data_fd, name);
@@ -295,6 +296,9 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 		return;
 	}
 	recovery.dir_fd = dir_fd;
+	/* A mark takes 16 bytes of memory for each open segment, and as much on the disk. */
+	if (bounded.index_interval_bytes < bounded.segment_bytes / PARTITION_MARKS_MAX)
+		bounded.index_interval_bytes = bounded.segment_bytes / PARTITION_MARKS_MAX;
 	counts = what_counts(known, &inventory);
 	done = recovery_run(&recovery);
 	if (recovery.active != NULL)

@@ -36,7 +36,7 @@ struct stop_state;
 struct partition_settings {
 	enum record_format record_format;
 	int64_t segment_bytes;
-	int64_t index_interval_bytes;
+	int64_t index_interval_bytes;	/* more where a segment would get more than PARTITION_MARKS_MAX marks */
 	bool mapped;			/* the active segment is written through a shared mapping */
 	bool durable_only;		/* readers see nothing that a power cut could take back */
 	int64_t segment_age_ms;		/* these three: 0 = off; see retention.h */
@@ -44,7 +44,7 @@ struct partition_settings {
 	int64_t retention_age_ms;
 };
 
-enum { PARTITION_WHY_BYTES = 512 };
+enum { PARTITION_WHY_BYTES = 512, PARTITION_MARKS_MAX = 1024 * 1024 };
 
 struct partition_opened {
 	/* NULL: it stays closed. When it is known what had been forced, this may be a log that has failed: there is nothing to
