@@ -7,13 +7,13 @@ checks=0
 failures=0
 
 echo "Running suite(s): headers"
-for header in "$srcdir"/common/*.h "$srcdir"/worker/*.h "$srcdir"/supervisor/*.h "$srcdir"/client/*.h; do
+for header in "$srcdir"/common/*.h "$srcdir"/worker/*.h "$srcdir"/supervisor/*.h "$srcdir"/client/*.h "$srcdir"/client/lib/*.h; do
 	[ -e "$header" ] || continue
 	name=${header#"$srcdir"/}
 	checks=$((checks + 1))
 	# Unquoted on purpose: both may be several words.
 	if ! printf '#include "%s"\n#include "%s"\n' "$name" "$name" |
-	    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I"$srcdir" ${HEADER_FLAGS:-} -Wall -Wextra -Wshadow -Wstrict-prototypes \
+	    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I"$srcdir" -I"$srcdir/client/lib" ${HEADER_FLAGS:-} -Wall -Wextra -Wshadow -Wstrict-prototypes \
 		-Wmissing-prototypes -Werror -fsyntax-only -x c -; then
 		echo "$name:1:F:headers:$name:0: does not compile alone"
 		failures=$((failures + 1))

@@ -1,0 +1,66 @@
+/*
+ * Codes, their names, and errors as a whole.
+ */
+#include "client/lib/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	int code;
+	const char *name;
+} names[] = {
+	{ LB_OK, "OK" },
+	{ LB_UNKNOWN_TOPIC_OR_PARTITION, "UNKNOWN_TOPIC_OR_PARTITION" },
+	{ LB_OFFSET_OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE" },
+	{ LB_RECORD_TOO_LARGE, "RECORD_TOO_LARGE" },
+	{ LB_UNSUPPORTED_VERSION, "UNSUPPORTED_VERSION" },
+	{ LB_CORRUPT_REQUEST, "CORRUPT_REQUEST" },
+	{ LB_STORAGE_FAILURE, "STORAGE_FAILURE" },
+	{ LB_CANNOT_CONNECT, "CANNOT_CONNECT" },
+	{ LB_LOST, "LOST" },
+	{ LB_OUTCOME_UNKNOWN, "OUTCOME_UNKNOWN" },
+	{ LB_TIMED_OUT, "TIMED_OUT" },
+	{ LB_WOULD_BLOCK, "WOULD_BLOCK" },
+	{ LB_CORRUPT_RECORD, "CORRUPT_RECORD" },
+	{ LB_RECORD_EXCEEDS_MAX_BYTES, "RECORD_EXCEEDS_MAX_BYTES" },
+	{ LB_BAD_ANSWER, "BAD_ANSWER" },
+	{ LB_INVALID_ARGUMENT, "INVALID_ARGUMENT" },
+	{ LB_NO_MEMORY, "NO_MEMORY" },
+	{ LB_CLOSED, "CLOSED" },
+	{ LB_GAP, "GAP" },
+	{ LB_HANDLER_FAILED, "HANDLER_FAILED" },
+	{ LB_ENDED, "ENDED" },
+};
+
+const char *
+lb_version(void)
+{
+	return PACKAGE_VERSION;
+}
+
+const char *
+lb_code_name(int code)
+{
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (names[i].code == code)
+			return names[i].name;
+	return "UNKNOWN_ERROR";
+}
+
+enum lb_code
+lb_error_set(struct lb_error *error, int code, const char *topic, int32_t partition, int64_t offset, const char *format, ...)
+{
+	va_list arguments;
+
+	if (error == NULL)
+		return (enum lb_code)code;
+	*error = (struct lb_error){ .code = code, .partition = partition, .offset = offset, .record_bytes = -1 };
+	if (topic != NULL)
+		snprintf(error->topic, sizeof(error->topic), "%s", topic);
+	va_start(arguments, format);
+	vsnprintf(error->text, sizeof(error->text), format, arguments);
+	va_end(arguments);
+	return (enum lb_code)code;
+}

@@ -1,0 +1,92 @@
+/*
+ * The part of every object that an event loop sees: see source.h.
+ */
+#include "client/lib/source.h"
+
+#include <poll.h>
+
+void
+lb_source_init(struct lb_source *source, const struct lb_source_kind *kind)
+{
+	*source = (struct lb_source){ .kind = kind };
+}
+
+void
+lb_source_enter(struct lb_source *source)
+{
+	source->depth++;
+}
+
+void
+lb_source_leave(struct lb_source *source)
+{
+	if (--source->depth == 0 && source->gone)
+		source->kind->release(source);
+}
+
+bool
+lb_source_busy(const struct lb_source *source)
+{
+	return source->depth > 0;
+}
+
+bool
+lb_source_gone(const struct lb_source *source)
+{
+	return source->gone;
+}
+
+void
+lb_source_changed(struct lb_source *source)
+{
+	if (source->changed != NULL && source->depth == 0)
+		source->changed(source->changed_context, false);
+}
+
+void
+lb_source_watch(struct lb_source *source, lb_changed_cb *changed, void *context)
+{
+	lb_changed_cb *old = source->changed;
+	void *old_context = source->changed_context;
+
+	source->changed = changed;
+	source->changed_context = context;
+	if (old != NULL)
+		old(old_context, true);
+}
+
+void
+lb_source_free(struct lb_source *source)
+{
+	source->gone = true;
+	lb_source_watch(source, NULL, NULL);
+	if (source->depth == 0)
+		source->kind->release(source);
+}
+
+struct lb_wants
+lb_source_wants(const struct lb_source *source)
+{
+	return source->kind->wants(source);
+}
+
+void
+lb_source_process(struct lb_source *source)
+{
+	lb_source_enter(source);
+	if (!source->gone)
+		source->kind->process(source);
+	lb_source_leave(source);
+}
+
+void
+lb_source_poll(struct lb_source *source, int timeout_ms)
+{
+	struct lb_wants wants = lb_source_wants(source);
+	struct pollfd fd = { .fd = wants.fd, .events = wants.events };
+
+	if (wants.timeout_ms >= 0 && wants.timeout_ms < timeout_ms)
+		timeout_ms = wants.timeout_ms;
+	poll(&fd, 1, timeout_ms);
+	lb_source_process(source);
+}
