@@ -128,7 +128,8 @@ struct lb_answer {
 
 /*
  * Looks for a whole answer at the start of `bytes` bytes. Returns its bytes, the length word included; 0: not whole yet;
- * -1: no answer of this protocol begins here (an impossible length, a body behind an error code).
+ * -1, as soon as it can be told: no answer of this protocol begins here (an impossible length, a negative error code,
+ * a body behind an error code).
  */
 int64_t lb_decode_answer(struct lb_answer *answer, const void *from, size_t bytes);
 
@@ -164,7 +165,10 @@ struct lb_metadata {
 	const struct lb_topic_metadata *topics;
 };
 
-/* The body of an answer without error. LB_OK, LB_BAD_ANSWER; metadata also LB_NO_MEMORY. Views point into the answer. */
+/*
+ * The body of an answer without error. LB_OK, LB_BAD_ANSWER; metadata also LB_NO_MEMORY, LB_INVALID_ARGUMENT (a version other than
+ * 1 and 2: the one that was asked for) and *metadata NULL then. Views point into the answer.
+ */
 enum lb_code lb_decode_produced(struct lb_produced *produced, const struct lb_answer *answer);
 enum lb_code lb_decode_fetched(struct lb_fetched *fetched, const struct lb_answer *answer);
 enum lb_code lb_decode_metadata(struct lb_metadata **metadata, int16_t version, const struct lb_answer *answer);
@@ -180,10 +184,10 @@ struct lb_record {
 
 enum lb_walk_result {
 	LB_WALK_RECORD,		/* *record is the next one, whole, its sum right */
-	LB_WALK_END,		/* the payload ended with a whole record (or is empty) */
+	LB_WALK_END,		/* the payload ended with a whole record (or is empty); record->offset is the next to ask for */
 	LB_WALK_CUT,		/* it ends inside record->offset: ask again from there */
 	LB_WALK_EXCEEDS,	/* not one whole record: record->offset is larger than max_bytes; record->bytes is its payload, 0 = unknown */
-	LB_WALK_CORRUPT,	/* record->offset has an impossible length or a wrong sum */
+	LB_WALK_CORRUPT,	/* record->offset has an impossible length (also where it ends behind the payload) or a wrong sum */
 };
 
 /* A walk over the payload of a FETCH answer. The fields are the walk's own. */
@@ -198,7 +202,7 @@ struct lb_walk {
 /* fetch_offset: what was asked for. The payload must outlive the walk. */
 void lb_walk_begin(struct lb_walk *walk, enum lb_record_format format, int64_t fetch_offset, const void *payload,
     size_t payload_bytes);
-/* Results other than LB_WALK_RECORD end the walk: further calls give the same. *record points into the payload. */
+/* Results other than LB_WALK_RECORD end the walk: further calls give the same, record->data is NULL. *record points into the payload. */
 enum lb_walk_result lb_walk_next(struct lb_walk *walk, struct lb_record *record);
 
 /* FNV-1a, 32 bit, modulo partition_count (at least 1): what all clients of this protocol do with a key. */
