@@ -14,7 +14,6 @@ struct attachment {
 	struct event *readiness;	/* NULL while there is no descriptor */
 	struct event *timer;
 	struct lb_wants wants;		/* what readiness was made for */
-	bool *ended;			/* set by on_changed for on_due, which is running */
 };
 
 static void on_due(evutil_socket_t fd, short events, void *context);
@@ -70,23 +69,15 @@ static void
 on_due(evutil_socket_t fd, short events, void *context)
 {
 	struct attachment *attachment = context;
-	bool ended = false;
 
 	(void)fd;
 	(void)events;
-	attachment->ended = &ended;
 	lb_source_process(attachment->source);
-	if (ended)
-		return;
-	attachment->ended = NULL;
-	follow_wants(attachment);
 }
 
 static void
 end(struct attachment *attachment)
 {
-	if (attachment->ended != NULL)
-		*attachment->ended = true;
 	drop_readiness(attachment);
 	if (attachment->timer != NULL)
 		event_free(attachment->timer);

@@ -223,14 +223,14 @@ struct lb_wants {
  * stays the same for its life, that of a connection only once it is connected.
  */
 struct lb_wants lb_source_wants(const struct lb_source *source);
-/* Does what can be done without waiting; calling it too often does no harm. Callbacks are called from here. */
+/* Does what can be done without waiting; calling it too often does no harm (inside a callback of the object: nothing). */
 void lb_source_process(struct lb_source *source);
-/* For programs without an event loop: waits until there is something to process, at most timeout_ms (0: not at all), and does it. */
+/* For programs without an event loop: waits until there is something to process, at most timeout_ms (0: not at all), and does it. Returns early at times. */
 void lb_source_poll(struct lb_source *source, int timeout_ms);
 /*
- * For integrations with event loops: `changed` is called when what lb_source_wants returns may have changed outside of process,
- * and, with gone = true and for the last time, when the object is freed or another watcher (or NULL: none) takes its place. It must
- * not call the library, lb_source_wants apart. (liblogbroker-event does this for libevent: <logbroker-event.h>.)
+ * For integrations with event loops: `changed` is called at the end of every call after which lb_source_wants may return something else,
+ * process included, and, with gone = true and for the last time, when the object is freed or another watcher (or NULL: none) takes its
+ * place. It must not call the library, lb_source_wants apart. (liblogbroker-event does this for libevent: <logbroker-event.h>.)
  */
 typedef void lb_changed_cb(void *context, bool gone);
 void lb_source_watch(struct lb_source *source, lb_changed_cb *changed, void *context);
@@ -246,7 +246,7 @@ struct lb_connection;
 
 struct lb_connection_options {
 	int timeout_ms;		/* 5000: for connecting, and for an answer; a FETCH's is added to its wait */
-	size_t memory_bytes;	/* 32 MiB: requests that wait to be sent; above it LB_WOULD_BLOCK (one is always accepted) */
+	size_t memory_bytes;	/* 32 MiB: requests submitted and not answered; above it LB_WOULD_BLOCK (one is always accepted) */
 };
 
 struct lb_connection_options lb_connection_defaults(void);

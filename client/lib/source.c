@@ -20,8 +20,12 @@ lb_source_enter(struct lb_source *source)
 void
 lb_source_leave(struct lb_source *source)
 {
-	if (--source->depth == 0 && source->gone)
+	if (--source->depth > 0)
+		return;
+	if (source->gone)
 		source->kind->release(source);
+	else
+		lb_source_changed(source);
 }
 
 bool
@@ -73,9 +77,11 @@ lb_source_wants(const struct lb_source *source)
 void
 lb_source_process(struct lb_source *source)
 {
+	/* Inside a callback: the work that called it goes on when it has returned. */
+	if (source->depth > 0)
+		return;
 	lb_source_enter(source);
-	if (!source->gone)
-		source->kind->process(source);
+	source->kind->process(source);
 	lb_source_leave(source);
 }
 
@@ -85,6 +91,10 @@ lb_source_poll(struct lb_source *source, int timeout_ms)
 	struct lb_wants wants = lb_source_wants(source);
 	struct pollfd fd = { .fd = wants.fd, .events = wants.events };
 
+	if (source->depth > 0)
+		return;
+	if (timeout_ms < 0)
+		timeout_ms = 0;
 	if (wants.timeout_ms >= 0 && wants.timeout_ms < timeout_ms)
 		timeout_ms = wants.timeout_ms;
 	poll(&fd, 1, timeout_ms);

@@ -13,7 +13,7 @@
 
 struct lb_source_kind {
 	struct lb_wants (*wants)(const struct lb_source *source);
-	void (*process)(struct lb_source *source);	/* not called once gone */
+	void (*process)(struct lb_source *source);	/* called with the object entered, and not inside one of its callbacks */
 	void (*release)(struct lb_source *source);	/* frees the memory */
 };
 
@@ -27,12 +27,18 @@ struct lb_source {
 
 void lb_source_init(struct lb_source *source, const struct lb_source_kind *kind);
 void lb_source_enter(struct lb_source *source);
-/* May release the object: it must not be touched afterwards unless the caller has entered it itself. */
+/*
+ * The last one tells the watcher, or releases an object that is gone: it must not be touched afterwards unless the caller has
+ * entered it itself.
+ */
 void lb_source_leave(struct lb_source *source);
 /* Inside a callback of the object (or of one it belongs to)? Then synchronous calls are refused. */
 bool lb_source_busy(const struct lb_source *source);
 bool lb_source_gone(const struct lb_source *source);
-/* Tells the watcher that what is wanted may have changed: at the end of every public call that may change it. */
+/*
+ * Tells the watcher that what is wanted may have changed: at the end of every public call that may change it and does not enter. Nothing
+ * while the object is entered; the leave tells it.
+ */
 void lb_source_changed(struct lb_source *source);
 /* The end: tells the watcher, and releases the object now or when it has been left. */
 void lb_source_free(struct lb_source *source);
