@@ -281,13 +281,18 @@ lb_connection_submit_frame(struct lb_connection *connection, enum lb_frame_kind 
 }
 
 enum lb_code
+lb_connection_refuse(const struct lb_connection *connection, struct lb_error *error)
+{
+	if (error != NULL)
+		*error = connection->failure;
+	return (enum lb_code)connection->failure.code;
+}
+
+enum lb_code
 lb_connection_submit(struct lb_connection *connection, struct operation *operation, struct lb_error *error)
 {
-	if (connection->state == CONNECTION_ENDED) {
-		if (error != NULL)
-			*error = connection->failure;
-		return (enum lb_code)connection->failure.code;
-	}
+	if (connection->state == CONNECTION_ENDED)
+		return lb_connection_refuse(connection, error);
 	if (connection->finishing)
 		return lb_error_set(error, LB_CLOSED, NULL, -1, -1, "%.200s: the connection is being closed", connection->address);
 	if (operation->timeout_ms < 1)

@@ -96,6 +96,8 @@ void lb_connection_end(struct lb_connection *connection, int code, const char *f
     __attribute__((format(printf, 3, 4)));
 /* The same, the socket having ended or failed: an answer that came ahead of the end still counts. */
 void lb_connection_lost(struct lb_connection *connection, const char *reason);
+/* Why an ended connection takes nothing any more. */
+enum lb_code lb_connection_refuse(const struct lb_connection *connection, struct lb_error *error);
 /* Takes an operation that is filled in: LB_OK, or it is still the caller's. */
 enum lb_code lb_connection_submit(struct lb_connection *connection, struct operation *operation, struct lb_error *error);
 /* One turn of what lb_source_process does. */
@@ -130,8 +132,8 @@ void lb_operation_release(struct operation *operation);
 void lb_operation_complete(struct operation *operation, const struct lb_answer *answer, const struct lb_error *error);
 /* Completes with an error whose text tells what was asked for, then the reason. */
 void lb_operation_fail(struct operation *operation, int code, const char *reason);
-/* Fills in what was asked for: topic, partition and offset of the error, and "FETCH of topic t, ..." as its text. */
-void lb_operation_describe(const struct operation *operation, struct lb_error *error);
+/* The error that names what was asked for, and the reason. */
+void lb_operation_describe(const struct operation *operation, int code, const char *reason, struct lb_error *error);
 
 /* ---- requests.c ---- */
 

@@ -64,3 +64,33 @@ lb_error_set(struct lb_error *error, int code, const char *topic, int32_t partit
 	va_end(arguments);
 	return (enum lb_code)code;
 }
+
+static const char *
+meaning(int code)
+{
+	switch (code) {
+	case LB_UNKNOWN_TOPIC_OR_PARTITION:
+		return "the broker has no such topic or partition";
+	case LB_OFFSET_OUT_OF_RANGE:
+		return "the log has no such offset; METADATA tells what it has";
+	case LB_RECORD_TOO_LARGE:
+		return "a record is larger than a segment or an answer can hold";
+	case LB_UNSUPPORTED_VERSION:
+		return "the broker does not know this request in this version; it may be older than this library";
+	case LB_CORRUPT_REQUEST:
+		return "the broker could not read the request";
+	case LB_STORAGE_FAILURE:
+		return "the broker could not write or read its files; its log says why";
+	default:
+		return "this library does not know that error; it may be older than the broker";
+	}
+}
+
+void
+lb_error_explain(char *text, size_t bytes, const char *address, int code)
+{
+	if (code >= LB_UNKNOWN_TOPIC_OR_PARTITION && code <= LB_STORAGE_FAILURE)
+		snprintf(text, bytes, "%.130s answered %s: %s", address, lb_code_name(code), meaning(code));
+	else
+		snprintf(text, bytes, "%.130s answered error %d: %s", address, code, meaning(code));
+}

@@ -102,40 +102,44 @@ describe_metadata(const uint8_t *body, struct lb_error *error)
 		snprintf(error->text, sizeof(error->text), "METADATA of %d topics", count);
 }
 
+static void
+describe_records(const uint8_t *body, int16_t key, struct lb_error *error)
+{
+	const uint8_t *partition = copy_topic(error, body);
+
+	error->partition = bytes_get_i32(partition);
+	if (key == CODEC_PRODUCE) {
+		snprintf(error->text, sizeof(error->text), "PRODUCE to topic %s, partition %d", error->topic, error->partition);
+		return;
+	}
+	error->offset = bytes_get_i64(partition + 4);
+	snprintf(error->text, sizeof(error->text), "FETCH of topic %s, partition %d, offset %lld", error->topic, error->partition,
+	    (long long)error->offset);
+}
+
 void
-lb_operation_describe(const struct operation *operation, struct lb_error *error)
+lb_operation_describe(const struct operation *operation, int code, const char *reason, struct lb_error *error)
 {
 	const uint8_t *body = operation->frame + OPERATION_BODY;
 	int16_t key = bytes_get_i16(operation->frame + CODEC_LENGTH_BYTES);
-	const uint8_t *behind_topic;
+	size_t used;
 
-	*error = (struct lb_error){ .partition = -1, .offset = -1, .record_bytes = -1 };
-	if (key == CODEC_METADATA) {
+	*error = (struct lb_error){ .code = code, .partition = -1, .offset = -1, .record_bytes = -1 };
+	if (key == CODEC_METADATA)
 		describe_metadata(body, error);
-		return;
-	}
-	behind_topic = copy_topic(error, body);
-	error->partition = bytes_get_i32(behind_topic);
-	if (key == CODEC_FETCH)
-		error->offset = bytes_get_i64(behind_topic + 4);
-	if (key == CODEC_FETCH)
-		snprintf(error->text, sizeof(error->text), "FETCH of topic %s, partition %d, offset %lld", error->topic,
-		    error->partition, (long long)error->offset);
 	else
-		snprintf(error->text, sizeof(error->text), "PRODUCE to topic %s, partition %d", error->topic, error->partition);
+		describe_records(body, key, error);
+	used = strlen(error->text);
+	snprintf(error->text + used, sizeof(error->text) - used, ": %s", reason);
 }
 
 void
 lb_operation_fail(struct operation *operation, int code, const char *reason)
 {
 	struct lb_error error;
-	size_t used;
 
 	if (operation->done == NULL)
 		return;
-	lb_operation_describe(operation, &error);
-	error.code = code;
-	used = strlen(error.text);
-	snprintf(error.text + used, sizeof(error.text) - used, ": %s", reason);
+	lb_operation_describe(operation, code, reason, &error);
 	lb_operation_complete(operation, NULL, &error);
 }

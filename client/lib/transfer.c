@@ -123,6 +123,12 @@ check_order(struct lb_connection *connection, const struct lb_answer *answer, in
 		    " was due; is it a logbroker's port?", answer->correlation_id, due->id);
 		return false;
 	}
+	/* The library's own codes are below 0, and no broker's. */
+	if (answer->error_code < 0) {
+		lb_connection_end(connection, LB_BAD_ANSWER, "an answer has the error code %d; is it a logbroker's port?",
+		    answer->error_code);
+		return false;
+	}
 	return !early;
 }
 
@@ -171,7 +177,7 @@ lb_connection_take_answer(struct lb_connection *connection, void *spare, size_t 
 	size_t rest = input->end - behind;
 	void *taken = input->bytes;
 
-	if (spare != NULL && spare_bytes < rest + TRANSFER_INPUT_FIRST_BYTES) {
+	if (spare != NULL && spare_bytes < rest) {
 		free(spare);
 		spare = NULL;
 	}
