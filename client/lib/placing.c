@@ -1,0 +1,138 @@
+/*
+ * Which partitions a subscription reads, and where each begins: from METADATA, checkpoints and options.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "client/lib/error.h"
+#include "client/lib/subscription.h"
+#include "common/clock.h"
+
+struct lb_reader *
+lb_placing_add(struct lb_subscription *subscription, int32_t partition)
+{
+	struct lb_reader **grown = realloc(subscription->readers, (subscription->reader_count + 1) * sizeof(*grown));
+	struct lb_reader *reader;
+
+	if (grown == NULL)
+		return NULL;
+	subscription->readers = grown;
+	reader = malloc(sizeof(*reader));
+	if (reader == NULL)
+		return NULL;
+	lb_reader_init(reader, &subscription->setting, partition, subscription->reader_count == 0);
+	subscription->readers[subscription->reader_count++] = reader;
+	return reader;
+}
+
+/* For good, in the name of the first reader. */
+static void
+fail(struct lb_subscription *subscription, int code, int32_t partition, const char *why)
+{
+	const char *topic = subscription->setting.topic;
+	struct lb_error error;
+
+	if (partition >= 0)
+		lb_error_set(&error, code, topic, partition, -1, "%s/%d: %s", topic, (int)partition, why);
+	else
+		lb_error_set(&error, code, topic, -1, -1, "%s: %s", topic, why);
+	lb_cursor_fail(&subscription->readers[0]->cursor, &error);
+}
+
+/* A checkpoint's offset, or -1 = there is none; -2: loading has failed, or the subscription is gone. */
+static int64_t
+load(struct lb_subscription *subscription, struct lb_reader *reader)
+{
+	const struct lb_checkpoints *checkpoints = &subscription->options.checkpoints;
+	const char *topic = subscription->setting.topic;
+	int32_t partition = reader->cursor.partition;
+	struct lb_error error;
+	int64_t offset;
+
+	if (checkpoints->load == NULL)
+		return -1;
+	offset = checkpoints->load(checkpoints->context, topic, partition);
+	if (offset >= -1 || lb_source_gone(&subscription->source))
+		return offset;
+	lb_error_set(&error, LB_HANDLER_FAILED, topic, partition, -1, "%s/%d: the checkpoint could not be loaded", topic,
+	    (int)partition);
+	lb_cursor_fail(&reader->cursor, &error);
+	return -2;
+}
+
+/* The readers that have no place yet get one. */
+static void
+place(struct lb_subscription *subscription, const struct lb_metadata *metadata, const struct lb_topic_metadata *topic,
+    enum lb_start start)
+{
+	for (size_t i = 0; i < subscription->reader_count; i++) {
+		struct lb_reader *reader = subscription->readers[i];
+		int64_t kept_offset;
+
+		if (reader->cursor.state != LB_CURSOR_UNPLACED)
+			continue;
+		reader->cursor.record_format = topic->record_format;
+		reader->cursor.fetch_version = metadata->version;
+		kept_offset = load(subscription, reader);
+		if (lb_source_gone(&subscription->source))
+			return;
+		if (kept_offset >= -1)
+			lb_cursor_place(&reader->cursor, &topic->partitions[reader->cursor.partition], start, kept_offset,
+			    clock_now_ns());
+	}
+}
+
+/* Readers for the partitions from the n-th that is wanted on. */
+static bool
+add_readers(struct lb_subscription *subscription, const struct lb_topic_metadata *topic, size_t n)
+{
+	const int32_t *partitions = subscription->options.partitions;
+	size_t count = partitions != NULL ? subscription->options.partition_count : (size_t)topic->partition_count;
+
+	for (; n < count; n++) {
+		int32_t partition = partitions != NULL ? partitions[n] : (int32_t)n;
+
+		if (partition >= topic->partition_count) {
+			fail(subscription, LB_UNKNOWN_TOPIC_OR_PARTITION, partition, "the topic has no such partition");
+			return false;
+		}
+		if (n == 0)
+			subscription->readers[0]->cursor.partition = partition;
+		else if (lb_placing_add(subscription, partition) == NULL) {
+			fail(subscription, LB_NO_MEMORY, partition, "out of memory");
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Whatever a partition has that the topic has only got since is read from its beginning; a replay's end was taken before. */
+static void
+take_topic(struct lb_subscription *subscription, const struct lb_metadata *metadata, const struct lb_topic_metadata *topic)
+{
+	bool all = subscription->options.partitions == NULL && subscription->options.stop != LB_STOP_AT_WATERMARK;
+
+	if (!subscription->placed) {
+		if (!add_readers(subscription, topic, 0))
+			return;
+		subscription->placed = true;
+		place(subscription, metadata, topic, subscription->options.start);
+	} else if (all && (size_t)topic->partition_count > subscription->reader_count) {
+		if (add_readers(subscription, topic, subscription->reader_count))
+			place(subscription, metadata, topic, LB_START_EARLIEST);
+	}
+}
+
+void
+lb_placing_take(struct lb_subscription *subscription)
+{
+	struct lb_metadata *metadata = subscription->readers[0]->metadata;
+	const struct lb_topic_metadata *topic = lb_metadata_find(metadata, subscription->setting.topic);
+
+	subscription->readers[0]->metadata = NULL;
+	if (topic != NULL)
+		take_topic(subscription, metadata, topic);
+	else if (!subscription->placed)
+		fail(subscription, LB_BAD_ANSWER, -1, "the broker's METADATA does not have the topic that was asked for");
+	lb_metadata_free(metadata);
+}
