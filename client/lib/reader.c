@@ -150,15 +150,18 @@ note_answer(struct lb_reader *reader, const struct lb_error *error)
 	if (reader->connection == NULL)
 		return false;
 	reader->asked = LB_ASK_NOTHING;
-	if (error != NULL && error->code < 0) {
-		reader->refusal = *error;
-		return false;
-	}
+	if (error == NULL || error->code > 0)
+		return true;
+	reader->refusal = *error;
+	return false;
+}
+
+/* What was wanted of the connection, it does. (METADATA may well be answered by a broker that cannot answer a FETCH to its end.) */
+static void
+note_service(struct lb_reader *reader)
+{
 	reader->answered = true;
 	lb_backoff_worked(&reader->backoff);
-	if (reader->look == LB_LOOK_LATER)
-		reader->look = LB_LOOK_NOW;
-	return true;
 }
 
 static void
@@ -180,6 +183,9 @@ on_fetched(void *context, const struct lb_answer *answer, const struct lb_error 
 
 	if (!note_answer(reader, error))
 		return;
+	note_service(reader);
+	if (reader->look == LB_LOOK_LATER)
+		reader->look = LB_LOOK_NOW;
 	if (answer->error_code != 0) {
 		lb_cursor_refused(&reader->cursor, answer->error_code, clock_now_ns());
 		return;
@@ -215,6 +221,8 @@ on_metadata(void *context, struct lb_metadata *metadata, const struct lb_error *
 		lb_metadata_free(metadata);
 		return;
 	}
+	if (reader->cursor.state == LB_CURSOR_UNPLACED)
+		note_service(reader);
 	if (looked)
 		reader->look = error != NULL ? LB_LOOK_LATER : LB_LOOK_NO;
 	else if (error != NULL)
