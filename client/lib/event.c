@@ -1,5 +1,6 @@
 /*
- * A source in libevent's loop: an event for its descriptor, which is made anew when descriptor or wishes change, and a timer for its time.
+ * A source in libevent's loop: two events for its descriptor, made anew when that changes, and a timer for its time. Steady work adds and
+ * removes them and allocates nothing.
  */
 #include "client/lib/logbroker-event.h"
 
@@ -8,62 +9,15 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+enum { EVENT_RETRY_MS = 100 };
+
 struct attachment {
 	struct lb_source *source;
 	struct event_base *base;
-	struct event *readiness;	/* NULL while there is no descriptor */
 	struct event *timer;
-	struct lb_wants wants;		/* what readiness was made for */
+	struct event *reading, *writing;	/* NULL without a descriptor */
+	int fd;					/* what they were made for; -1: none */
 };
-
-static void on_due(evutil_socket_t fd, short events, void *context);
-
-static void
-drop_readiness(struct attachment *attachment)
-{
-	if (attachment->readiness != NULL)
-		event_free(attachment->readiness);
-	attachment->readiness = NULL;
-}
-
-static int
-make_readiness(struct attachment *attachment, struct lb_wants wants)
-{
-	short events = EV_PERSIST;
-
-	drop_readiness(attachment);
-	attachment->wants = wants;
-	if (wants.fd < 0 || wants.events == 0)
-		return 0;
-	if (wants.events & POLLIN)
-		events |= EV_READ;
-	if (wants.events & POLLOUT)
-		events |= EV_WRITE;
-	attachment->readiness = event_new(attachment->base, wants.fd, events, on_due, attachment);
-	if (attachment->readiness == NULL || event_add(attachment->readiness, NULL) != 0)
-		return -1;
-	return 0;
-}
-
-/* 0 or -1. A descriptor that could not be added is tried again by the timer. */
-static int
-follow_wants(struct attachment *attachment)
-{
-	struct lb_wants wants = lb_source_wants(attachment->source);
-	struct timeval soon = { .tv_usec = 100000 };
-	struct timeval timeout = { .tv_sec = wants.timeout_ms / 1000, .tv_usec = wants.timeout_ms % 1000 * 1000 };
-
-	if ((wants.fd != attachment->wants.fd || wants.events != attachment->wants.events) &&
-	    make_readiness(attachment, wants) != 0) {
-		drop_readiness(attachment);
-		attachment->wants = (struct lb_wants){ .fd = -1 };
-		event_add(attachment->timer, &soon);
-		return -1;
-	}
-	if (wants.timeout_ms < 0)
-		return event_del(attachment->timer);
-	return event_add(attachment->timer, &timeout);
-}
 
 static void
 on_due(evutil_socket_t fd, short events, void *context)
@@ -76,9 +30,71 @@ on_due(evutil_socket_t fd, short events, void *context)
 }
 
 static void
+forget_descriptor(struct attachment *attachment)
+{
+	if (attachment->reading != NULL)
+		event_free(attachment->reading);
+	if (attachment->writing != NULL)
+		event_free(attachment->writing);
+	attachment->reading = attachment->writing = NULL;
+	attachment->fd = -1;
+}
+
+static bool
+take_descriptor(struct attachment *attachment, int fd)
+{
+	forget_descriptor(attachment);
+	if (fd < 0)
+		return true;
+	attachment->reading = event_new(attachment->base, fd, EV_READ | EV_PERSIST, on_due, attachment);
+	attachment->writing = event_new(attachment->base, fd, EV_WRITE | EV_PERSIST, on_due, attachment);
+	attachment->fd = fd;
+	return attachment->reading != NULL && attachment->writing != NULL;
+}
+
+/* Adding what is there already, and removing what is not, costs next to nothing. */
+static bool
+follow_event(struct event *event, bool wanted)
+{
+	return (wanted ? event_add(event, NULL) : event_del(event)) == 0;
+}
+
+static bool
+follow_descriptor(struct attachment *attachment, const struct lb_wants *wants)
+{
+	if (wants->fd != attachment->fd && !take_descriptor(attachment, wants->fd))
+		return false;
+	if (wants->fd < 0)
+		return true;
+	return follow_event(attachment->reading, (wants->events & POLLIN) != 0) &&
+	    follow_event(attachment->writing, (wants->events & POLLOUT) != 0);
+}
+
+/* False: out of memory. What could not be added is tried again by the timer. */
+static bool
+follow_wants(struct attachment *attachment)
+{
+	struct lb_wants wants = lb_source_wants(attachment->source);
+	bool good = follow_descriptor(attachment, &wants);
+	int timeout_ms = wants.timeout_ms;
+	struct timeval timeout;
+
+	if (!good) {
+		forget_descriptor(attachment);
+		timeout_ms = EVENT_RETRY_MS;
+	}
+	timeout = (struct timeval){ .tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000 };
+	if (timeout_ms < 0)
+		event_del(attachment->timer);
+	else if (event_add(attachment->timer, &timeout) != 0)
+		return false;
+	return good;
+}
+
+static void
 end(struct attachment *attachment)
 {
-	drop_readiness(attachment);
+	forget_descriptor(attachment);
 	if (attachment->timer != NULL)
 		event_free(attachment->timer);
 	free(attachment);
@@ -100,9 +116,9 @@ lb_event_attach(struct lb_source *source, struct event_base *base)
 
 	if (attachment == NULL)
 		return -1;
-	*attachment = (struct attachment){ .source = source, .base = base, .wants = { .fd = -1 } };
+	*attachment = (struct attachment){ .source = source, .base = base, .fd = -1 };
 	attachment->timer = evtimer_new(base, on_due, attachment);
-	if (attachment->timer == NULL || follow_wants(attachment) != 0) {
+	if (attachment->timer == NULL || !follow_wants(attachment)) {
 		end(attachment);
 		errno = ENOMEM;
 		return -1;
