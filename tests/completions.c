@@ -8,6 +8,7 @@
 #include "tests/wire.h"
 
 static int completed;
+static bool freed;
 
 void
 completion_init(struct completion *completion)
@@ -19,6 +20,13 @@ void
 completions_begin(void)
 {
 	completed = 0;
+	freed = false;
+}
+
+bool
+completions_have_freed(void)
+{
+	return freed;
 }
 
 static void
@@ -35,6 +43,7 @@ complete(struct completion *completion, const struct lb_error *error)
 		completion->error = *error;
 	}
 	completion->frees = NULL;
+	freed = freed || frees != NULL;
 	lb_connection_free(frees);
 }
 

@@ -18,8 +18,10 @@ struct completion {
 };
 
 void completion_init(struct completion *completion);
-/* The orders count from 1 again. */
+/* The orders count from 1 again, and nothing was freed. */
 void completions_begin(void);
+/* Whether a completion's `frees` has taken effect since. */
+bool completions_have_freed(void);
 
 /* Callbacks; the context is a struct completion. */
 void completion_produced(void *context, const struct lb_produced *produced, const struct lb_error *error);

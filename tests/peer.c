@@ -55,6 +55,22 @@ peer_stop(struct peer *peer)
 	peer->listener = -1;
 }
 
+void
+peer_fill_backlog(struct peer *peer, int fillers[2])
+{
+	struct sockaddr_storage address;
+	socklen_t length = sizeof(address);
+
+	ck_assert_int_eq(listen(peer->listener, 0), 0);
+	ck_assert_int_eq(getsockname(peer->listener, (struct sockaddr *)&address, &length), 0);
+	for (int i = 0; i < 2; i++) {
+		fillers[i] = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		ck_assert_int_ge(fillers[i], 0);
+		if (connect(fillers[i], (struct sockaddr *)&address, length) != 0)
+			ck_assert(errno == EINPROGRESS || errno == EAGAIN);
+	}
+}
+
 static void
 turn(struct peer *peer, int64_t until_ms)
 {

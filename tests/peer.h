@@ -33,6 +33,8 @@ struct peer_request {
 void peer_listen(struct peer *peer);
 void peer_listen_unix(struct peer *peer, const char *path);
 void peer_stop(struct peer *peer);
+/* Two descriptors of connections that are never accepted; a third connect() hangs (TCP) or is told EAGAIN (Unix) until one is. */
+void peer_fill_backlog(struct peer *peer, int fillers[2]);
 
 /* Waits for the connection of `source`, which has turns from then on whenever the peer waits. */
 void peer_accept(struct peer *peer, struct lb_source *source);
