@@ -102,6 +102,51 @@ fake_wait_fetches(struct fake *fake, int count)
 	return there;
 }
 
+bool
+fake_wait_produces(struct fake *fake, int count)
+{
+	struct timespec until = soon(30000);
+	bool there;
+
+	pthread_mutex_lock(&fake->mutex);
+	while (fake->produces < count && pthread_cond_timedwait(&fake->news, &fake->mutex, &until) != ETIMEDOUT)
+		continue;
+	there = fake->produces >= count;
+	pthread_mutex_unlock(&fake->mutex);
+	return there;
+}
+
+int64_t
+fake_end(struct fake *fake, int partition)
+{
+	int64_t end;
+
+	pthread_mutex_lock(&fake->mutex);
+	end = fake->partitions[partition].end;
+	pthread_mutex_unlock(&fake->mutex);
+	return end;
+}
+
+void
+fake_change(struct fake *fake, const struct fake_faults *faults)
+{
+	pthread_mutex_lock(&fake->mutex);
+	fake->faults = *faults;
+	pthread_cond_broadcast(&fake->news);
+	pthread_mutex_unlock(&fake->mutex);
+}
+
+void
+fake_cut(struct fake *fake)
+{
+	pthread_mutex_lock(&fake->mutex);
+	for (int i = 0; i < fake->connections; i++) {
+		if (fake->peers[i].fd >= 0)
+			shutdown(fake->peers[i].fd, SHUT_RDWR);
+	}
+	pthread_mutex_unlock(&fake->mutex);
+}
+
 /* ---- answers ------------------------------------------------------------------------------------------------- */
 
 static size_t
@@ -169,7 +214,7 @@ answer_metadata(struct fake *fake, const struct request *request, struct wire_by
 		wire_put_i64(out, fake->partitions[i].start);
 		wire_put_i64(out, fake->partitions[i].end);
 		if (request->version == 2)
-			wire_put_i32(out, i % 2);
+			wire_put_i32(out, i % (fake->faults.groups > 0 ? fake->faults.groups : 2));
 	}
 	end_answer(out, begin);
 }
@@ -187,8 +232,15 @@ answer_produce(struct fake *fake, const struct request *request, struct wire_byt
 
 	fake->produces++;
 	fake->last_ack = ack;
+	if (count > fake->largest_count)
+		fake->largest_count = count;
+	pthread_cond_broadcast(&fake->news);
 	if (fake->produces == fake->faults.close_at_produce)
 		return false;
+	if (fake->faults.no_topic) {
+		put_error(out, fake, request->id, WIRE_UNKNOWN_TOPIC_OR_PARTITION);
+		return true;
+	}
 	if (fake->faults.produce_error != 0 && fake->produces == fake->faults.produce_error_at) {
 		put_error(out, fake, request->id, fake->faults.produce_error);
 		return true;
@@ -201,13 +253,18 @@ answer_produce(struct fake *fake, const struct request *request, struct wire_byt
 		pthread_mutex_lock(&fake->mutex);
 		at += 4 + size;
 	}
-	if (ack == WIRE_NONE)
+	if (ack == WIRE_NONE || fake->faults.silent)
 		return true;
 	begin = begin_answer(out, fake, request->id, 0);
 	wire_put_i64(out, base);
 	wire_put_i64(out, p->end);
 	end_answer(out, begin);
-	return true;
+	if (fake->faults.cut_produces == 0)
+		return true;
+	fake->faults.cut_produces--;
+	if (out->length - begin > fake->faults.cut_bytes)
+		out->length = begin + fake->faults.cut_bytes;
+	return false;
 }
 
 static void
@@ -267,7 +324,7 @@ answer_fetch(struct fake *fake, const struct request *request, struct wire_bytes
 
 /* Puts the answer to a request; returns false when the connection must end behind what was put. */
 static bool
-answer(struct fake *fake, struct request *request, struct wire_bytes *out)
+answer(struct fake *fake, int peer, struct request *request, struct wire_bytes *out)
 {
 	size_t name_bytes;
 
@@ -288,8 +345,10 @@ answer(struct fake *fake, struct request *request, struct wire_bytes *out)
 		put_error(out, fake, request->id, WIRE_UNKNOWN_TOPIC_OR_PARTITION);
 		return true;
 	}
-	if (request->api == WIRE_PRODUCE)
+	if (request->api == WIRE_PRODUCE) {
+		fake->partitions[request->partition].peer = peer;
 		return answer_produce(fake, request, out);
+	}
 	answer_fetch(fake, request, out);
 	if (fake->faults.cut_fetches == 0)
 		return true;
@@ -344,20 +403,33 @@ read_frame(int fd, struct wire_bytes *frame)
 }
 
 static void
-serve(struct fake *fake, int fd)
+wait_while_stalled(struct fake *fake)
+{
+	pthread_mutex_lock(&fake->mutex);
+	while (fake->faults.stalled && !fake->stopping)
+		pthread_cond_wait(&fake->news, &fake->mutex);
+	pthread_mutex_unlock(&fake->mutex);
+}
+
+static void
+serve(struct fake *fake, int peer, int fd)
 {
 	struct wire_bytes frame = { 0 }, out = { 0 };
 	bool good = true;
 
-	while (good && read_frame(fd, &frame)) {
-		struct request request = { .api = wire_get_i16(frame.data), .version = wire_get_i16(frame.data + 2),
-			.id = wire_get_i32(frame.data + 4), .body = frame.data + 8, .bytes = frame.length - 8 };
+	for (;;) {
+		struct request request;
 		bool go_on;
 
+		wait_while_stalled(fake);
+		if (!good || !read_frame(fd, &frame))
+			break;
+		request = (struct request){ .api = wire_get_i16(frame.data), .version = wire_get_i16(frame.data + 2),
+			.id = wire_get_i32(frame.data + 4), .body = frame.data + 8, .bytes = frame.length - 8 };
 		pthread_mutex_lock(&fake->mutex);
 		if ((int32_t)frame.length > fake->largest_request)
 			fake->largest_request = (int32_t)frame.length;
-		go_on = answer(fake, &request, &out);
+		go_on = answer(fake, peer, &request, &out);
 		/* Answers pile up in `out` until enough PRODUCEs are there. */
 		if (request.api != WIRE_PRODUCE || fake->produces >= fake->faults.hold_produces || !go_on) {
 			pthread_mutex_unlock(&fake->mutex);
@@ -379,7 +451,7 @@ serve_peer(void *argument)
 	uint8_t rest[4096];
 
 	free(peer);
-	serve(fake, fd);
+	serve(fake, index, fd);
 	/* As protocol.md has it: closing with bytes unread would be a reset, which destroys answers on their way. */
 	shutdown(fd, SHUT_WR);
 	while (wire_receive(fd, rest, sizeof rest, 120000) > 0)
@@ -413,9 +485,23 @@ accept_peers(void *argument)
 void
 fake_start(struct fake *fake, int partition_count, bool crc)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	fake_start_at(fake, 0, partition_count, crc);
+}
+
+int
+fake_port(const struct fake *fake)
+{
+	return atoi(strrchr(fake->address, ':') + 1);
+}
+
+void
+fake_start_at(struct fake *fake, int port, int partition_count, bool crc)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+		.sin_port = htons((uint16_t)port) };
 	socklen_t size = sizeof address;
 	pthread_condattr_t attributes;
+	int on = 1;
 
 	memset(fake, 0, sizeof *fake);
 	fake->partition_count = partition_count;
@@ -427,6 +513,7 @@ fake_start(struct fake *fake, int partition_count, bool crc)
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&fake->news, &attributes);
 	fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	setsockopt(fake->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 	ck_assert_int_eq(bind(fake->listener, (struct sockaddr *)&address, sizeof address), 0);
 	ck_assert_int_eq(listen(fake->listener, 1024), 0);
 	ck_assert_int_eq(getsockname(fake->listener, (struct sockaddr *)&address, &size), 0);

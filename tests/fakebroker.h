@@ -33,12 +33,19 @@ struct fake_faults {
 	size_t raw_bytes;
 	int flip_offset;		/* n > 0: the record with offset n - 1 has a wrong byte */
 	int keep_end;			/* n > 0: FETCH shows nothing from offset n - 1 on */
+	/* For producers that hold on; these change while they run (fake_change). */
+	bool stalled;			/* reads nothing more */
+	bool silent;			/* executes PRODUCEs and does not answer them */
+	int cut_produces;		/* that many PRODUCE answers end, with their connection, after cut_bytes */
+	int groups;			/* partition i is in group i % groups; 0: 2 */
+	bool no_topic;			/* every PRODUCE: UNKNOWN_TOPIC_OR_PARTITION */
 };
 
 struct fake_partition {
 	struct wire_bytes log;
 	size_t *positions;		/* of each record in the log, from offset 0 on, and of the end */
 	int64_t start, end;
+	int peer;			/* the connection that the last PRODUCE came by, from 0 */
 };
 
 struct fake {
@@ -49,6 +56,7 @@ struct fake {
 	struct fake_partition partitions[FAKE_PARTITIONS_MAX];
 	/* What it has seen; under the mutex while the tool runs. */
 	int connections, produces, fetches, metadatas;
+	int largest_count;		/* records in a PRODUCE */
 	int last_ack;
 	int32_t largest_max_bytes, largest_request;
 	/* its own */
@@ -64,6 +72,16 @@ struct fake {
 };
 
 void fake_start(struct fake *fake, int partition_count, bool crc);
+/* The same at a port of 127.0.0.1 that was in use before. */
+void fake_start_at(struct fake *fake, int port, int partition_count, bool crc);
+int fake_port(const struct fake *fake);
+/* Other faults from now on. */
+void fake_change(struct fake *fake, const struct fake_faults *faults);
+/* Ends all connections that are there now. */
+void fake_cut(struct fake *fake);
+/* Waits until so many PRODUCEs have come. */
+bool fake_wait_produces(struct fake *fake, int count);
+int64_t fake_end(struct fake *fake, int partition);
 void fake_stop(struct fake *fake);
 void fake_append(struct fake *fake, int partition, const void *payload, size_t size);
 /* Waits until the partition has that many records; false when they do not come in half a minute. */

@@ -1,0 +1,137 @@
+/*
+ * Connections that come and go: see link.h.
+ */
+#include "client/lib/link.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "client/lib/error.h"
+#include "client/lib/groups.h"
+#include "client/lib/wait.h"
+#include "common/clock.h"
+
+struct lb_link *
+lb_link_of_group(struct lb_producer *producer, int32_t group)
+{
+	struct lb_link *link;
+
+	for (link = producer->links; link != NULL; link = link->next) {
+		if (link->group == group)
+			return link;
+	}
+	link = calloc(1, sizeof(*link));
+	if (link == NULL)
+		return NULL;
+	link->producer = producer;
+	link->group = group;
+	link->watched_fd = -1;
+	TAILQ_INIT(&link->ready);
+	lb_backoff_init(&link->backoff, (uint64_t)clock_now_ns() ^ (uint64_t)(uintptr_t)link);
+	link->next = producer->links;
+	producer->links = link;
+	return link;
+}
+
+/* Keeps the epoll descriptor as the connection wants it. A connection that is freed leaves it by closing its descriptor. */
+static void
+watch(struct lb_link *link)
+{
+	struct lb_wants wants = lb_source_wants(lb_connection_source(link->connection));
+	struct epoll_event event = { .data.ptr = link };
+	int epoll_fd = link->producer->epoll_fd;
+
+	if (wants.fd == link->watched_fd && wants.events == link->watched_events)
+		return;
+	if (wants.events & POLLIN)
+		event.events |= EPOLLIN;
+	if (wants.events & POLLOUT)
+		event.events |= EPOLLOUT;
+	if (wants.fd == link->watched_fd) {
+		epoll_ctl(epoll_fd, EPOLL_CTL_MOD, wants.fd, &event);
+	} else {
+		if (link->watched_fd >= 0)
+			epoll_ctl(epoll_fd, EPOLL_CTL_DEL, link->watched_fd, NULL);
+		if (wants.fd >= 0)
+			epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wants.fd, &event);
+	}
+	link->watched_fd = wants.fd;
+	link->watched_events = wants.events;
+}
+
+static void
+begin_to_connect(struct lb_link *link, int64_t now_ns)
+{
+	if (lb_connection_open(&link->connection, link->producer->address, NULL, &link->failure) == LB_OK) {
+		watch(link);
+		return;
+	}
+	link->connection = NULL;
+	lb_backoff_failed(&link->backoff, now_ns);
+}
+
+bool
+lb_link_usable(struct lb_link *link, int64_t now_ns)
+{
+	if (link->connection == NULL && now_ns >= link->backoff.due_ns)
+		begin_to_connect(link, now_ns);
+	if (link->connection == NULL || link->silent || !lb_connection_is_open(link->connection))
+		return false;
+	if (!link->opened && link->was_lost)
+		lb_groups_ask(link->producer, link->connection);
+	link->opened = true;
+	return true;
+}
+
+void
+lb_link_drop(struct lb_link *link)
+{
+	struct lb_connection *connection = link->connection;
+
+	link->connection = NULL;
+	link->opened = false;
+	link->silent = false;
+	link->watched_fd = -1;
+	lb_connection_free(connection);
+}
+
+static void
+lose(struct lb_link *link, int64_t now_ns)
+{
+	link->was_lost = true;
+	lb_backoff_failed(&link->backoff, now_ns);
+	lb_link_drop(link);
+}
+
+void
+lb_link_process(struct lb_link *link, int64_t now_ns)
+{
+	const struct lb_error *failure;
+
+	if (link->connection == NULL)
+		return;
+	lb_source_process(lb_connection_source(link->connection));
+	failure = lb_connection_failure(link->connection);
+	if (failure == NULL) {
+		watch(link);
+		return;
+	}
+	link->failure = *failure;
+	lose(link, now_ns);
+}
+
+void
+lb_link_give_up(struct lb_link *link, int64_t now_ns)
+{
+	lb_error_set(&link->failure, LB_TIMED_OUT, NULL, -1, -1, "%s: no answer", link->producer->address);
+	lose(link, now_ns);
+}
+
+int
+lb_link_timeout_ms(const struct lb_link *link, int64_t now_ns)
+{
+	if (link->connection != NULL)
+		return lb_source_wants(lb_connection_source(link->connection)).timeout_ms;
+	return TAILQ_EMPTY(&link->ready) ? -1 : lb_wait_ms(link->backoff.due_ns, now_ns);
+}
