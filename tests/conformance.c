@@ -52,19 +52,15 @@ digit(char c)
 	return (int)(found - digits);
 }
 
-/* The bytes of `length` digits, in memory that is kept until the end of the program. */
+/* The bytes of `length` digits, which take the digits' place. */
 static struct lb_payload
-from_hex(const char *hex, size_t length)
+from_hex(char *hex, size_t length)
 {
-	uint8_t *bytes = malloc(length / 2 + 1);
-
 	if (length % 2 != 0)
 		usage("an odd number of hexadecimal digits");
-	if (bytes == NULL)
-		abort();
 	for (size_t i = 0; i < length / 2; i++)
-		bytes[i] = (uint8_t)(16 * digit(hex[2 * i]) + digit(hex[2 * i + 1]));
-	return (struct lb_payload){ bytes, length / 2 };
+		hex[i] = (char)(16 * digit(hex[2 * i]) + digit(hex[2 * i + 1]));
+	return (struct lb_payload){ hex, length / 2 };
 }
 
 static void
@@ -141,28 +137,38 @@ ack_of(const char *name)
 	return LB_ACK_NONE;
 }
 
-static int
-produce(char **arguments)
+/* The records of "HEX,HEX"; the array is the caller's. */
+static struct lb_payload *
+read_records(char *hex, size_t *count)
 {
-	enum lb_ack ack = ack_of(arguments[2]);
-	struct lb_payload *records = calloc(strlen(arguments[3]) + 1, sizeof(*records));
-	struct lb_produced produced;
-	struct lb_error error;
-	size_t count = 0;
-	enum lb_code code;
+	struct lb_payload *records = calloc(strlen(hex) + 1, sizeof(*records));
 
 	if (records == NULL)
 		abort();
-	for (const char *hex = arguments[3];; hex++) {
+	*count = 0;
+	for (bool more = true; more;) {
 		size_t length = strcspn(hex, ",");
 
-		records[count++] = from_hex(hex, length);
-		hex += length;
-		if (*hex == '\0')
-			break;
+		more = hex[length] != '\0';
+		records[(*count)++] = from_hex(hex, length);
+		hex += length + 1;
 	}
-	code = lb_connection_produce(connection, arguments[0], (int32_t)number(arguments[1], INT32_MAX), ack, records, count,
-	    &produced, &error);
+	return records;
+}
+
+static int
+produce(char **arguments)
+{
+	int32_t partition = (int32_t)number(arguments[1], INT32_MAX);
+	enum lb_ack ack = ack_of(arguments[2]);
+	size_t count;
+	struct lb_payload *records = read_records(arguments[3], &count);
+	struct lb_produced produced;
+	struct lb_error error;
+	enum lb_code code;
+
+	code = lb_connection_produce(connection, arguments[0], partition, ack, records, count, &produced, &error);
+	free(records);
 	if (code != LB_OK)
 		return failed(&error);
 	if (ack != LB_ACK_NONE)

@@ -48,8 +48,8 @@ run(const char *command, char **text)
 	return code;
 }
 
-/* It is carried out and prints exactly that. */
-static void
+/* It is carried out and prints exactly that. The command is printf's. */
+static void __attribute__((format(printf, 2, 3)))
 expect(const char *printed, const char *format, ...)
 {
 	char *text, command[4096];
