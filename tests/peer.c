@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,14 +28,27 @@ listen_at(struct peer *peer, const struct sockaddr *address, socklen_t length)
 }
 
 void
-peer_listen(struct peer *peer)
+peer_listen_at(struct peer *peer, int last_byte, int port)
 {
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
 	socklen_t length = sizeof(in);
 
+	in.sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~0xffu) | (uint32_t)last_byte);
 	listen_at(peer, (struct sockaddr *)&in, length);
 	ck_assert_int_eq(getsockname(peer->listener, (struct sockaddr *)&in, &length), 0);
-	snprintf(peer->address, sizeof(peer->address), "127.0.0.1:%d", ntohs(in.sin_port));
+	snprintf(peer->address, sizeof(peer->address), "127.0.0.%d:%d", last_byte, ntohs(in.sin_port));
+}
+
+void
+peer_listen(struct peer *peer)
+{
+	peer_listen_at(peer, 1, 0);
+}
+
+int
+peer_port(const struct peer *peer)
+{
+	return atoi(strrchr(peer->address, ':') + 1);
 }
 
 void

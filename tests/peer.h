@@ -31,6 +31,9 @@ struct peer_request {
 
 /* 127.0.0.1, a free port. */
 void peer_listen(struct peer *peer);
+/* 127.0.0.last_byte, that port (0: a free one). */
+void peer_listen_at(struct peer *peer, int last_byte, int port);
+int peer_port(const struct peer *peer);
 void peer_listen_unix(struct peer *peer, const char *path);
 void peer_stop(struct peer *peer);
 /* Two descriptors of connections that are never accepted; a third connect() hangs (TCP) or is told EAGAIN (Unix) until one is. */
