@@ -109,10 +109,11 @@ turn(struct subscribing *by, int timeout_ms)
 void
 subscribing_for(struct subscribing *by, int ms)
 {
-	int64_t until_ms = wire_now_ms() + ms, left_ms;
+	int64_t until_ms = wire_now_ms() + ms, left_ms = ms;
 
-	while (by->error.code == LB_OK && (left_ms = until_ms - wire_now_ms()) > 0)
+	do
 		turn(by, (int)left_ms);
+	while (by->error.code == LB_OK && (left_ms = until_ms - wire_now_ms()) > 0);
 }
 
 void

@@ -39,7 +39,7 @@ void subscribing_open(struct subscribing *by, const char *address, const char *t
 void subscribing_until(struct subscribing *by, long records);
 /* Until it stops; returns the code. */
 int subscribing_until_stop(struct subscribing *by);
-/* For so long, or until it stops. */
+/* For so long (0: one turn), or until it stops. */
 void subscribing_for(struct subscribing *by, int ms);
 /* Goes on there; what comes must begin there. */
 void subscribing_seek(struct subscribing *by, int32_t partition, int64_t offset);
