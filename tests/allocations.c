@@ -2,26 +2,32 @@
 #include "tests/allocations.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stddef.h>
 
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
 
-static atomic_ulong count;
-static atomic_bool watching;
+static _Thread_local unsigned long count, failing;
+static _Thread_local bool watching;
 
 void
 allocations_watch(bool on)
 {
-	atomic_store(&watching, on);
+	watching = on;
+}
+
+void
+allocations_fail_at(unsigned long n)
+{
+	count = 0;
+	failing = n;
 }
 
 unsigned long
 allocations_count(void)
 {
-	return atomic_load(&count);
+	return count;
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) || \
@@ -48,32 +54,32 @@ allocations_are_counted(void)
 	return true;
 }
 
-static void
-note(void)
+/* False: this one fails. */
+static bool
+may(void)
 {
-	if (atomic_load(&watching))
-		atomic_fetch_add(&count, 1);
+	if (!watching || ++count != failing)
+		return true;
+	errno = ENOMEM;
+	return false;
 }
 
 void *
 malloc(size_t bytes)
 {
-	note();
-	return __libc_malloc(bytes);
+	return !may() ? NULL : __libc_malloc(bytes);
 }
 
 void *
 calloc(size_t number, size_t bytes)
 {
-	note();
-	return __libc_calloc(number, bytes);
+	return !may() ? NULL : __libc_calloc(number, bytes);
 }
 
 void *
 realloc(void *old, size_t bytes)
 {
-	note();
-	return __libc_realloc(old, bytes);
+	return !may() ? NULL : __libc_realloc(old, bytes);
 }
 
 #endif

@@ -8,9 +8,10 @@
 
 /* False under a sanitizer, whose own allocator must not be replaced: nothing is counted then. */
 bool allocations_are_counted(void);
-/* Allocations count only while this is on: a test's own (Check's, too) are none of its business. */
+/* Of the calling thread, only while this is on: a test's own allocations (Check's, too) are none of its business. */
 void allocations_watch(bool on);
-/* By all threads. */
 unsigned long allocations_count(void);
+/* The count starts again, and the n-th one fails (0: none). */
+void allocations_fail_at(unsigned long n);
 
 #endif

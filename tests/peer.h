@@ -1,6 +1,6 @@
 /*
- * The other end of a connection under test, in the same thread: it does exactly what the test says, byte by byte, while the connection is
- * given its turns. Its bytes come from wire.h, so it shares no code with the client.
+ * The other end of a connection under test, in the same thread: it does exactly what the test says, byte by byte,
+ * while the connection is given its turns. Its bytes come from wire.h, so it shares no code with the client.
  */
 #ifndef TESTS_PEER_H
 #define TESTS_PEER_H

@@ -1,6 +1,6 @@
 /*
- * Stands in for getaddrinfo in this program: the name "several.test" has the addresses 127.0.0.1, 127.0.0.2, ... in an order that the test
- * says; other names of .test fail as it says. The rest is the C library's.
+ * Stands in for getaddrinfo in this program: the name "several.test" has the addresses 127.0.0.1, 127.0.0.2, ... in
+ * an order that the test says; other names of .test fail as it says. The rest is the C library's.
  */
 #ifndef TESTS_RESOLVER_H
 #define TESTS_RESOLVER_H

@@ -1,6 +1,6 @@
 /*
- * liblogbroker-event: connections in a libevent loop, which finds all that they need by itself: connecting, answers, deadlines, ends;
- * and which sleeps when they are idle.
+ * liblogbroker-event: connections in a libevent loop, which finds all that they need by itself: connecting, answers,
+ * deadlines, ends; and which sleeps when they are idle.
  */
 #include <check.h>
 #include <stdlib.h>

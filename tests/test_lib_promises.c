@@ -1,6 +1,7 @@
 /*
- * The four promises of logbroker.h about callbacks, meant for AddressSanitizer: an operation completes exactly once, never before the
- * submitting call has returned, never after the object's free function has; and any object may be freed inside any callback.
+ * The four promises of logbroker.h about callbacks, meant for AddressSanitizer: an operation completes exactly once,
+ * never before the submitting call has returned, never after the object's free function has; and any object may be
+ * freed inside any callback.
  */
 #include <check.h>
 #include <pthread.h>

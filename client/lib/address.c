@@ -121,8 +121,11 @@ resolve_host(const char *text, const struct address_parts *parts, struct lb_addr
 	size_t count = 0;
 	int problem = getaddrinfo(parts->host, parts->port, &hints, &found);
 
+	if (problem == EAI_MEMORY)
+		return no_memory(text, error);
 	if (problem != 0)
-		return lb_error_set(error, LB_CANNOT_CONNECT, NULL, -1, -1, "%.200s: cannot resolve the host \"%.200s\": %s",
+		return lb_error_set(error, LB_CANNOT_CONNECT, NULL, -1, -1,
+		    "%.200s: cannot resolve the host \"%.200s\": %s",
 		    text, parts->host, problem == EAI_SYSTEM ? strerror(errno) : gai_strerror(problem));
 	for (struct addrinfo *info = found; info != NULL; info = info->ai_next)
 		count++;
@@ -144,7 +147,8 @@ lb_address_resolve(const char *text, struct lb_address_list *list, struct lb_err
 	const char *problem = path != NULL ? unix_problem(path) : split(text, &parts);
 
 	if (problem != NULL)
-		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "\"%.200s\" is no broker's address: %s", text,
+		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1,
+		    "\"%.200s\" is no broker's address: %s", text,
 		    problem);
 	return path != NULL ? resolve_unix(text, list, error) : resolve_host(text, &parts, list, error);
 }

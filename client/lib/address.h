@@ -17,8 +17,9 @@ struct lb_address_list {
 };
 
 /*
- * All addresses of a text, in the resolver's order, at least one: LB_OK, and lb_address_free. Otherwise LB_INVALID_ARGUMENT (the text is
- * no address), LB_CANNOT_CONNECT (its name cannot be resolved), LB_NO_MEMORY; then there is nothing to free.
+ * All addresses of a text, in the resolver's order, at least one: LB_OK, and lb_address_free. Otherwise
+ * LB_INVALID_ARGUMENT (the text is no address), LB_CANNOT_CONNECT (its name cannot be resolved), LB_NO_MEMORY; then
+ * there is nothing to free.
  */
 enum lb_code lb_address_resolve(const char *text, struct lb_address_list *list, struct lb_error *error);
 void lb_address_free(struct lb_address_list *list);

@@ -29,8 +29,8 @@ set_socket_options(int fd)
 }
 
 /*
- * Connecting to a port of this machine that nobody listens to may, when the kernel happens to choose it as our own port, connect the
- * socket to itself; which would also take the port from a broker that is about to start.
+ * Connecting to a port of this machine that nobody listens to may, when the kernel happens to choose it as our own
+ * port, connect the socket to itself; which would also take the port from a broker that is about to start.
  */
 static bool
 is_connected_to_itself(int fd)
@@ -87,8 +87,8 @@ lb_connecting_forget_retired(struct lb_connection *connection)
 }
 
 /*
- * A socket takes the place of the one before, which is closed later if a watcher may know it: a closed number could come back as
- * another connection's before the watcher has been told.
+ * A socket takes the place of the one before, which is closed later if a watcher may know it: a closed number could
+ * come back as another connection's before the watcher has been told.
  */
 static void
 replace_socket(struct lb_connection *connection, int fd)

@@ -15,6 +15,7 @@
 
 #include "client/lib/connection_state.h"
 #include "client/lib/error.h"
+#include "client/lib/wait.h"
 #include "common/bytes.h"
 #include "common/clock.h"
 
@@ -204,7 +205,8 @@ expire(struct lb_connection *connection)
 }
 
 /*
- * Receives before it sends: a frame that would go to a broker that has closed already has then certainly not been executed.
+ * Receives before it sends: a frame that would go to a broker that has closed already has then certainly not been
+ * executed.
  */
 void
 lb_connection_turn(struct lb_connection *connection)
@@ -219,21 +221,6 @@ lb_connection_turn(struct lb_connection *connection)
 	expire(connection);
 }
 
-/* Rounded up, so that a wait never ends just before its time and is repeated. */
-static int
-milliseconds_until(int64_t deadline_ns)
-{
-	int64_t left_ns;
-
-	if (deadline_ns == INT64_MAX)
-		return -1;
-	left_ns = deadline_ns - clock_now_ns();
-	if (left_ns <= 0)
-		return 0;
-	left_ns = (left_ns + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
-	return left_ns > INT32_MAX ? INT32_MAX : (int)left_ns;
-}
-
 struct lb_wants
 lb_connection_wants(const struct lb_connection *connection)
 {
@@ -246,7 +233,8 @@ lb_connection_wants(const struct lb_connection *connection)
 		deadline_ns = connection->attempt_deadline_ns;
 	if (connection->attempt_again_ns != 0 && connection->attempt_again_ns < deadline_ns)
 		deadline_ns = connection->attempt_again_ns;
-	wants.timeout_ms = milliseconds_until(deadline_ns);
+	if (deadline_ns != INT64_MAX)
+		wants.timeout_ms = lb_wait_ms(deadline_ns, clock_now_ns());
 	if (connection->attempt_again_ns != 0)
 		return wants;
 	wants.fd = connection->fd;
@@ -294,7 +282,8 @@ lb_connection_submit(struct lb_connection *connection, struct operation *operati
 	if (connection->state == CONNECTION_ENDED)
 		return lb_connection_refuse(connection, error);
 	if (connection->finishing)
-		return lb_error_set(error, LB_CLOSED, NULL, -1, -1, "%.200s: the connection is being closed", connection->address);
+		return lb_error_set(error, LB_CLOSED, NULL, -1, -1,
+		    "%.200s: the connection is being closed", connection->address);
 	if (operation->timeout_ms < 1)
 		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "timeout_ms is %d; it must be at least 1",
 		    operation->timeout_ms);
@@ -326,8 +315,8 @@ abandon(struct operation_queue *queue, int code, const char *reason)
 }
 
 /*
- * The descriptor is shut down, and closed with the connection's memory only: otherwise a connection that is opened inside one of these
- * callbacks would get the same number before this one's watcher has let go of it.
+ * The descriptor is shut down, and closed with the connection's memory only: otherwise a connection that is opened
+ * inside one of these callbacks would get the same number before this one's watcher has let go of it.
  */
 void
 lb_connection_end(struct lb_connection *connection, int code, const char *format, ...)

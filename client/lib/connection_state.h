@@ -1,6 +1,7 @@
 /*
- * What the files of the connection share: connection.c (its life), connecting.c (until it is open), transfer.c (bytes out and
- * in, answers to operations), operation.c (the queue's entries and how they complete), requests.c and calls.c (the public calls).
+ * What the files of the connection share: connection.c (its life), connecting.c (until it is open), transfer.c (bytes
+ * out and in, answers to operations), operation.c (the queue's entries and how they complete), requests.c and calls.c
+ * (the public calls).
  */
 #ifndef CLIENT_LIB_CONNECTION_STATE_H
 #define CLIENT_LIB_CONNECTION_STATE_H

@@ -1,6 +1,6 @@
 /*
- * A source in libevent's loop: two events for its descriptor, made anew when that changes, and a timer for its time. Steady work adds and
- * removes them and allocates nothing.
+ * A source in libevent's loop: two events for its descriptor, made anew when that changes, and a timer for its time.
+ * Steady work adds and removes them and allocates nothing.
  */
 #include "client/lib/logbroker-event.h"
 

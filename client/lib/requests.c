@@ -1,5 +1,6 @@
 /*
- * Submitted operations: arguments checked and encoded into memory of the connection's own, answers decoded for their callbacks.
+ * Submitted operations: arguments checked and encoded into memory of the connection's own, answers decoded for their
+ * callbacks.
  */
 #include <limits.h>
 #include <string.h>
@@ -17,14 +18,16 @@ refuse_topic(const char *topic, struct lb_error *error)
 {
 	if (topic == NULL)
 		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "a topic is missing");
-	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, -1, -1, "\"%.260s\" is no topic: a name has 1 to %d characters out of "
+	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, -1, -1,
+	    "\"%.260s\" is no topic: a name has 1 to %d characters out of "
 	    "A-Z a-z 0-9 . _ - and is neither . nor ..", topic, LB_TOPIC_NAME_MAX);
 }
 
 static enum lb_code
 refuse_partition(const char *topic, int32_t partition, struct lb_error *error)
 {
-	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1, "topic %s: partition %d; partitions count from 0", topic,
+	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1,
+	    "topic %s: partition %d; partitions count from 0", topic,
 	    partition);
 }
 
@@ -37,17 +40,21 @@ refuse_produce(const char *topic, int32_t partition, enum lb_ack ack, const stru
 	if (partition < 0)
 		return refuse_partition(topic, partition, error);
 	if (ack != LB_ACK_NONE && ack != LB_ACK_WRITTEN && ack != LB_ACK_FORCED)
-		return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1, "topic %s, partition %d: ack is %d; see enum lb_ack",
+		return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1,
+		    "topic %s, partition %d: ack is %d; see enum lb_ack",
 		    topic, partition, (int)ack);
 	if (record_count < 1)
-		return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1, "topic %s, partition %d: a PRODUCE needs at least one "
+		return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1,
+		    "topic %s, partition %d: a PRODUCE needs at least one "
 		    "record", topic, partition);
 	for (size_t i = 0; i < record_count; i++) {
 		if (records[i].bytes < 1)
-			return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1, "topic %s, partition %d: record %zu has no bytes; "
+			return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1,
+			    "topic %s, partition %d: record %zu has no bytes; "
 			    "empty records do not exist", topic, partition, i);
 	}
-	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1, "topic %s, partition %d: %zu records make a frame above %d bytes; "
+	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1,
+	    "topic %s, partition %d: %zu records make a frame above %d bytes; "
 	    "send them as several requests", topic, partition, record_count, LB_FRAME_MAX_BYTES);
 }
 
@@ -60,9 +67,11 @@ refuse_fetch(const struct lb_fetch *fetch, struct lb_error *error)
 		return refuse_topic(topic, error);
 	if (fetch->partition < 0)
 		return refuse_partition(topic, fetch->partition, error);
-	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, fetch->partition, fetch->offset, "topic %s, partition %d: a FETCH with offset "
-	    "%lld, max_bytes %d, max_wait_ms %d, min_bytes %d; offset and max_wait_ms must be at least 0, max_bytes at least 1, min_bytes "
-	    "0 to max_bytes", topic, fetch->partition, (long long)fetch->offset, fetch->max_bytes, fetch->max_wait_ms, fetch->min_bytes);
+	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, fetch->partition, fetch->offset,
+	    "topic %s, partition %d: a FETCH with offset "
+	    "%lld, max_bytes %d, max_wait_ms %d, min_bytes %d; offset and max_wait_ms must be at least 0, max_bytes at "
+	    "least 1, min_bytes 0 to max_bytes", topic, fetch->partition, (long long)fetch->offset, fetch->max_bytes,
+	    fetch->max_wait_ms, fetch->min_bytes);
 }
 
 static enum lb_code
@@ -72,7 +81,8 @@ refuse_metadata(const char *const *topics, size_t topic_count, struct lb_error *
 		if (!lb_topic_name_valid(topics[i]))
 			return refuse_topic(topics[i], error);
 	}
-	return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "METADATA of %zu topics does not fit a frame; 0 asks for all", topic_count);
+	return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1,
+	    "METADATA of %zu topics does not fit a frame; 0 asks for all", topic_count);
 }
 
 static enum lb_code
@@ -85,7 +95,8 @@ refuse_no_callback(struct lb_error *error)
 
 /* An operation with memory for its frame, or why not. */
 static enum lb_code
-begin(struct lb_connection *connection, size_t frame_bytes, bool unlimited, struct operation **operation, struct lb_error *error)
+begin(struct lb_connection *connection, size_t frame_bytes, bool unlimited, struct operation **operation,
+    struct lb_error *error)
 {
 	struct operation *new;
 
@@ -93,8 +104,10 @@ begin(struct lb_connection *connection, size_t frame_bytes, bool unlimited, stru
 		return lb_connection_refuse(connection, error);
 	if (!unlimited && connection->public_outstanding > 0 &&
 	    connection->public_bytes + frame_bytes > connection->memory_bytes)
-		return lb_error_set(error, LB_WOULD_BLOCK, NULL, -1, -1, "%.200s: requests of %zu bytes wait for their answers (memory_bytes is "
-		    "%zu); submit again when one has completed", connection->address, connection->public_bytes, connection->memory_bytes);
+		return lb_error_set(error, LB_WOULD_BLOCK, NULL, -1, -1,
+		    "%.200s: requests of %zu bytes wait for their answers (memory_bytes is "
+		    "%zu); submit again when one has completed", connection->address, connection->public_bytes,
+		    connection->memory_bytes);
 	new = lb_operation_new(connection);
 	if (new == NULL)
 		return lb_error_set(error, LB_NO_MEMORY, NULL, -1, -1, "%.200s: out of memory", connection->address);
@@ -150,7 +163,8 @@ finish_produce(void *context, const struct lb_answer *answer, const struct lb_er
 		error = &own;
 	} else if (error == NULL && answer != NULL && lb_decode_produced(&produced, answer) != LB_OK) {
 		lb_connection_reject(operation->connection, "an answer to a PRODUCE has not the size of one");
-		lb_operation_describe(operation, LB_OUTCOME_UNKNOWN, "its answer cannot be read; its records are in the log, or not", &own);
+		lb_operation_describe(operation, LB_OUTCOME_UNKNOWN,
+		    "its answer cannot be read; its records are in the log, or not", &own);
 		error = &own;
 	}
 	operation->user.produced(operation->user_context, error == NULL ? &produced : NULL, error);
@@ -276,9 +290,10 @@ finish_metadata(void *context, const struct lb_answer *answer, const struct lb_e
 		error = &own;
 	} else if (error == NULL && (code = lb_decode_metadata(&metadata, version, answer)) != LB_OK) {
 		if (code == LB_BAD_ANSWER)
-			lb_connection_reject(operation->connection, "an answer to a METADATA has counts or lengths that cannot be");
-		lb_operation_describe(operation, code, code == LB_BAD_ANSWER ? "its answer cannot be read; is it a logbroker's port?" :
-		    "out of memory for its answer", &own);
+			lb_connection_reject(operation->connection,
+			    "an answer to a METADATA has counts or lengths that cannot be");
+		lb_operation_describe(operation, code, code == LB_NO_MEMORY ? "out of memory for its answer" :
+		    "its answer cannot be read; is it a logbroker's port?", &own);
 		error = &own;
 	}
 	operation->user.metadata(operation->user_context, error == NULL ? metadata : NULL, error);

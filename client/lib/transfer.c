@@ -1,5 +1,6 @@
 /*
- * Bytes out and in: frames of the queue to the socket, many at a time, and what comes back to the operations it answers.
+ * Bytes out and in: frames of the queue to the socket, many at a time, and what comes back to the operations it
+ * answers.
  */
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -115,18 +116,13 @@ check_order(struct lb_connection *connection, const struct lb_answer *answer, in
 
 	if (due == NULL || due->kind == LB_FRAME_UNANSWERED ||
 	    (early && (size_t)bytes < connection->input.end - connection->input.start)) {
-		lb_connection_end(connection, LB_BAD_ANSWER, "an answer came that nobody asked for; is it a logbroker's port?");
+		lb_connection_end(connection, LB_BAD_ANSWER,
+		    "an answer came that nobody asked for; is it a logbroker's port?");
 		return false;
 	}
 	if (due->id != answer->correlation_id) {
 		lb_connection_end(connection, LB_BAD_ANSWER, "an answer to request %" PRId32 " came where the one to %" PRId32
 		    " was due; is it a logbroker's port?", answer->correlation_id, due->id);
-		return false;
-	}
-	/* The library's own codes are below 0, and no broker's. */
-	if (answer->error_code < 0) {
-		lb_connection_end(connection, LB_BAD_ANSWER, "an answer has the error code %d; is it a logbroker's port?",
-		    answer->error_code);
 		return false;
 	}
 	return !early;
@@ -156,15 +152,15 @@ lb_transfer_dispatch(struct lb_connection *connection)
 		int64_t bytes = lb_decode_answer(&answer, input->bytes + input->start, input->end - input->start);
 
 		if (bytes < 0)
-			lb_connection_end(connection, LB_BAD_ANSWER, "what came is no answer of this protocol; is it a logbroker's "
-			    "port?");
+			lb_connection_end(connection, LB_BAD_ANSWER,
+			    "what came is no answer of this protocol; is it a logbroker's port?");
 		if (bytes <= 0 || !check_order(connection, &answer, bytes))
 			return;
 		input->answer_bytes = (size_t)bytes;
 		give_out(connection, &answer);
 		input->start += input->answer_bytes;
 		input->answer_bytes = 0;
-		if (connection->rejected)
+		if (connection->rejected && connection->state == CONNECTION_OPEN)
 			lb_connection_end(connection, LB_BAD_ANSWER, "%s; is it a logbroker's port?", connection->rejection);
 	}
 }
