@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allocations.h"
 #include "broker.h"
 #include "procs.h"
 #include "subscribing.h"
@@ -313,6 +314,70 @@ START_TEST(C05_a_handler_a_hundred_thousand_records_behind)
 }
 END_TEST
 
+/* Check's assertions allocate, so this one only counts. */
+static int
+count_batch(void *context, const struct lb_batch *batch)
+{
+	*(long *)context += (long)batch->record_count;
+	return 0;
+}
+
+/* slowly: all that is read ahead has come before the next batch is taken, so that all memory there will ever be is there. */
+static void
+count_until(struct lb_subscription *subscription, bool pull, bool slowly, long *records, long until)
+{
+	int64_t until_ms = wire_now_ms() + SUBSCRIBING_DEADLINE_MS;
+	const struct lb_batch *batch;
+
+	allocations_watch(true);
+	while (*records < until && wire_now_ms() < until_ms) {
+		if (!pull)
+			lb_source_poll(lb_subscription_source(subscription), 100);
+		else if (lb_subscription_next(subscription, 100, &batch, NULL) == LB_OK)
+			count_batch(records, batch);
+		for (int i = 0; slowly && i < 4; i++) {
+			usleep(500);
+			lb_source_process(lb_subscription_source(subscription));
+		}
+	}
+	allocations_watch(false);
+	ck_assert_int_ge(*records, until);
+}
+
+/* Replaying, and following record by record: once every size has been there. */
+START_TEST(a_running_subscription_allocates_nothing)
+{
+	struct lb_subscription_options options = lb_subscription_defaults();
+	struct lb_subscription *subscription;
+	unsigned long allocations;
+	long records = 0;
+	int fd;
+
+	start(&(struct broker_config){ .workers = 2, .topics = "t = 2\n" });
+	fd = dial();
+	for (int i = 0; i < 200; i++)
+		produce(fd, i % 2, i / 2 * 100, 100, 1000);
+	options.max_bytes = 100800;
+	options.handler = _i ? NULL : count_batch;
+	options.context = &records;
+	ck_assert_int_eq(lb_subscription_open(&subscription, address, "t", &options, NULL), LB_OK);
+	count_until(subscription, _i, true, &records, 10000);
+	allocations = allocations_count();
+	ck_assert(!allocations_are_counted() || allocations > 0);
+	count_until(subscription, _i, false, &records, 20000);
+	for (int i = 0; i < 100; i++) {
+		produce(fd, i % 2, 10000 + i / 2, 1, 1000);
+		count_until(subscription, _i, false, &records, 20001 + i);
+	}
+	ck_assert_uint_eq(allocations_count(), allocations);
+	if (!allocations_are_counted())
+		printf("a_running_subscription_allocates_nothing: skipped, a sanitizer allocates here\n");
+	lb_subscription_free(subscription);
+	close(fd);
+	finish();
+}
+END_TEST
+
 /* ---- a broker that goes and comes back -------------------------------------------------------------------------- */
 
 enum { FOLLOWERS = 4, FOLLOWED_PARTITIONS = 3 };
@@ -417,6 +482,8 @@ take_away(int round)
 	case 0:
 		worker = broker_worker_of(&broker, "t", round % FOLLOWED_PARTITIONS);
 		kill(worker, SIGKILL);
+		/* A stop that meets it dead would have something to complain of. */
+		ck_assert_int_gt(broker_wait_worker_of(&broker, "t", round % FOLLOWED_PARTITIONS, worker, BROKER_START_MS), 0);
 		return;
 	case 1:
 		broker_stop(&broker);
@@ -572,6 +639,7 @@ suite(void)
 	tcase_add_loop_test(tc, bug_J3_behind_the_log_start, 0, 2);
 	tcase_add_test(tc, bug_J2_C03_replay_of_a_topic_that_is_written_to);
 	tcase_add_loop_test(tc, C05_a_handler_a_hundred_thousand_records_behind, 0, broker_scale() > 1 ? 2 : 1);
+	tcase_add_loop_test(tc, a_running_subscription_allocates_nothing, 0, 2);
 	tcase_add_test(tc, bug_G7_C09_a_broker_restarted_again_and_again);
 	tcase_add_loop_test(tc, A14_requests_end_inside_records, 0, 2);
 	tcase_add_loop_test(tc, bug_E1_A15_a_record_larger_than_max_bytes, 0, 2);

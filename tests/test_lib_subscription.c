@@ -412,17 +412,21 @@ START_TEST(nobody_listens)
 {
 	char address[64];
 	int64_t begun = wire_now_ms();
+	int turns;
 
-	begin(1, true, _i);
+	begin(1, true, false);
 	strcpy(address, fake.address);
 	fake_stop(&fake);
 	by.options.give_up_ms = 200;
 	subscribing_open(&by, address, "t");
-	ck_assert_int_eq(subscribing_until_stop(&by), LB_CANNOT_CONNECT);
+	for (turns = 0; by.stops == 0; turns++)
+		lb_source_poll(lb_subscription_source(by.subscription), 1000);
+	ck_assert_int_le(turns, 12);
+	ck_assert_int_eq(by.error.code, LB_CANNOT_CONNECT);
 	ck_assert_int_ge(wire_now_ms() - begun, 200);
 	ck_assert_str_eq(by.error.topic, "t");
 	subscribing_close(&by);
-	subscribing_init(&by, _i);
+	subscribing_init(&by, true);
 	by.options.give_up_ms = 0;
 	subscribing_open(&by, address, "t");
 	ck_assert_int_eq(subscribing_until_stop(&by), LB_CANNOT_CONNECT);
@@ -976,7 +980,7 @@ suite(void)
 	tcase_add_loop_test(tc, codes_from_the_future_are_passed_on, 0, 2);
 	tcase_add_loop_test(tc, C09_lost_at_any_byte_of_a_batch, 0, 2);
 	tcase_add_loop_test(tc, C09_lost_again_and_again, 1, 2);
-	tcase_add_loop_test(tc, nobody_listens, 0, 1);
+	tcase_add_test(tc, nobody_listens);
 	tcase_add_loop_test(tc, silence_is_given_up, 1, 2);
 	tcase_add_loop_test(tc, what_is_no_answer_is_final, 0, 2);
 	tcase_add_loop_test(tc, a_topic_that_grows, 0, 2);

@@ -268,6 +268,14 @@ lb_cursor_fetched(struct lb_cursor *cursor, const struct lb_fetched *fetched, in
 		grow(cursor, &record, fetched->payload_bytes);
 }
 
+void
+lb_cursor_not_kept(struct lb_cursor *cursor, const struct lb_batch *batch)
+{
+	cursor->next_offset = batch->base_offset;
+	cursor->skipped = batch->skipped;
+	fail(cursor, LB_NO_MEMORY, "out of memory");
+}
+
 /* ---- the rest ---- */
 
 void

@@ -61,6 +61,8 @@ void lb_cursor_place(struct lb_cursor *cursor, const struct lb_partition_metadat
 void lb_cursor_found(struct lb_cursor *cursor, const struct lb_partition_metadata *found, int64_t now_ns);
 /* A FETCH that was asked at asked_ns has its answer. Fills in *batch, whose record_count may be 0: nothing to deliver. */
 void lb_cursor_fetched(struct lb_cursor *cursor, const struct lb_fetched *fetched, int64_t asked_ns, struct lb_batch *batch);
+/* There is no memory to keep the batch of the last answer in: it was not fetched, and the cursor has failed. */
+void lb_cursor_not_kept(struct lb_cursor *cursor, const struct lb_batch *batch);
 /* The broker has answered with an error code. */
 void lb_cursor_refused(struct lb_cursor *cursor, int code, int64_t now_ns);
 /* The connection was lost: what the next broker refuses has begun then. */

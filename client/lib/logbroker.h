@@ -408,6 +408,11 @@ enum lb_code lb_topic_send_batch(struct lb_topic *topic, int32_t partition, cons
  * A broker that answers STORAGE_FAILURE is asked again for 10 s: a failed partition comes back, damage does not. When a
  * partition fails for good, or the handler does, the subscription stops as a whole; the other partitions keep their positions.
  * lb_subscription_seek makes it go on, for example behind a damaged record.
+ *
+ * Of all partitions means also of those that the topic gets later: they are found when the connection to the first is opened again (a
+ * broker learns of them by a restart) and read from their beginning; a replay leaves them out.
+ * A broker that does not hold requests (version 1, or max_wait_ms 0) is asked for news every 10 ms at first, then more and more seldom,
+ * every 500 ms in the end.
  */
 struct lb_subscription;
 
@@ -424,7 +429,10 @@ enum lb_stop {
 	LB_STOP_AT_OFFSET,	/* ends before stop_offset, in each partition; waits for it if it is not there yet */
 };
 
-/* What to do when records between the position and the log start are gone. */
+/*
+ * What to do when records between the position and the log start are gone: fail with LB_GAP, or pass over them, to the log start or to the
+ * high watermark of that moment, which the next batch tells. When that would be the stop, no batch can tell: it is LB_GAP, too.
+ */
 enum lb_gap { LB_GAP_FAIL, LB_GAP_EARLIEST, LB_GAP_LATEST };
 
 struct lb_batch {
@@ -435,7 +443,7 @@ struct lb_batch {
 	int64_t next_offset;	/* the position when this batch has been handled: base_offset + record_count */
 	int64_t high_watermark;	/* when the broker answered */
 	int64_t lag;		/* high_watermark - next_offset */
-	int64_t skipped;	/* records that were gone ahead of this batch (options.on_gap), else 0 */
+	int64_t skipped;	/* records passed over ahead of this batch (options.on_gap), else 0 */
 	int32_t max_bytes;	/* of the request that brought it: above the option's when a larger record needed it */
 	const void *records;	/* for lb_batch_next */
 	enum lb_record_format record_format;
@@ -479,7 +487,10 @@ struct lb_subscription_options {
 
 struct lb_subscription_options lb_subscription_defaults(void);
 
-/* Does no more than begin; that topic or broker are not there is told by the first processing. options NULL: the defaults. */
+/*
+ * Does no more than begin: that a topic is not there is told when the broker has answered, that the broker is not, when give_up_ms are
+ * over (0: at its first failure; so is a name that cannot be resolved). options NULL: the defaults.
+ */
 enum lb_code lb_subscription_open(struct lb_subscription **subscription, const char *address, const char *topic,
     const struct lb_subscription_options *options, struct lb_error *error);
 /* NULL is allowed. Inside the handler: that batch is not saved. */
@@ -501,7 +512,10 @@ enum lb_code lb_subscription_next(struct lb_subscription *subscription, int time
 enum lb_code lb_subscription_seek(struct lb_subscription *subscription, int32_t partition, int64_t offset, struct lb_error *error);
 /* The next offset to be delivered; -1: not known yet, or no such partition. */
 int64_t lb_subscription_position(const struct lb_subscription *subscription, int32_t partition);
-/* Paused: no handler is called and nothing more asked for, until it is undone. For handlers that pass records on to something slow. */
+/*
+ * Paused: no handler is called and nothing more asked for, until it is undone (lb_subscription_next gives what has already come). For
+ * handlers that pass records on to something slow.
+ */
 void lb_subscription_pause(struct lb_subscription *subscription, bool paused);
 
 #ifdef __cplusplus

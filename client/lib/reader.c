@@ -60,8 +60,9 @@ lb_reader_free(struct lb_reader *reader)
 	lb_reader_close(reader);
 	lb_metadata_free(reader->metadata);
 	for (unsigned i = 0; i < reader->batch_count; i++)
-		free(reader->batches[i].block);
-	free(reader->spare);
+		free(reader->batches[i].block.memory);
+	for (unsigned i = 0; i < reader->spare_count; i++)
+		free(reader->spares[i].memory);
 }
 
 /* What no other try would change. */
@@ -168,10 +169,16 @@ static void
 keep_batch(struct lb_reader *reader, const struct lb_batch *batch)
 {
 	struct lb_reader_batch *kept = &reader->batches[reader->batch_count++];
+	struct lb_reader_block spare = { NULL, 0 };
 
+	if (reader->spare_count > 0)
+		spare = reader->spares[--reader->spare_count];
 	kept->batch = *batch;
-	kept->block = lb_connection_take_answer(reader->connection, reader->spare, reader->spare_bytes, &kept->block_bytes);
-	reader->spare = NULL;
+	kept->block.memory = lb_connection_take_answer(reader->connection, spare.memory, spare.bytes, &kept->block.bytes);
+	if (kept->block.memory == NULL) {
+		reader->batch_count--;
+		lb_cursor_not_kept(&reader->cursor, batch);
+	}
 }
 
 static void
@@ -344,15 +351,11 @@ lb_reader_batch(const struct lb_reader *reader)
 	return reader->batch_count > 0 ? &reader->batches[0].batch : NULL;
 }
 
+/* A block is only allocated while there is no spare one, so there are never more than fit. */
 static void
 give_back(struct lb_reader *reader, const struct lb_reader_batch *batch)
 {
-	if (reader->spare != NULL) {
-		free(batch->block);
-		return;
-	}
-	reader->spare = batch->block;
-	reader->spare_bytes = batch->block_bytes;
+	reader->spares[reader->spare_count++] = batch->block;
 }
 
 void

@@ -22,11 +22,15 @@ struct lb_reader_setting {
 	int epoll_fd;		/* where each has the descriptor of its connection, with itself as data */
 };
 
+struct lb_reader_block {
+	void *memory;
+	size_t bytes;
+};
+
 /* A batch, and the block of memory that its records stand in. */
 struct lb_reader_batch {
 	struct lb_batch batch;
-	void *block;
-	size_t block_bytes;
+	struct lb_reader_block block;
 };
 
 /* METADATA ahead of the next FETCH, to see whether the topic has more partitions: only the first reader does. */
@@ -56,8 +60,8 @@ struct lb_reader {
 	struct lb_reader_batch batches[LB_READER_BATCHES];
 	unsigned batch_count;
 	bool replaced;			/* a seek has taken the place of batches[0]'s next offset */
-	void *spare;			/* a block for the next answer but one */
-	size_t spare_bytes;
+	struct lb_reader_block spares[LB_READER_BATCHES];	/* for answers to come */
+	unsigned spare_count;
 };
 
 void lb_reader_init(struct lb_reader *reader, const struct lb_reader_setting *setting, int32_t partition, bool first);
