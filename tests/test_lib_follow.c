@@ -630,7 +630,7 @@ static Suite *
 suite(void)
 {
 	Suite *s = suite_create("lib_follow");
-	TCase *tc = tcase_create("follow");
+	TCase *tc = tcase_create("follow"), *restarts = tcase_create("restarts");
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, C01_subscribe_by_name_from_earliest, 0, 2);
@@ -640,11 +640,13 @@ suite(void)
 	tcase_add_test(tc, bug_J2_C03_replay_of_a_topic_that_is_written_to);
 	tcase_add_loop_test(tc, C05_a_handler_a_hundred_thousand_records_behind, 0, broker_scale() > 1 ? 2 : 1);
 	tcase_add_loop_test(tc, a_running_subscription_allocates_nothing, 0, 2);
-	tcase_add_test(tc, bug_G7_C09_a_broker_restarted_again_and_again);
 	tcase_add_loop_test(tc, A14_requests_end_inside_records, 0, 2);
 	tcase_add_loop_test(tc, bug_E1_A15_a_record_larger_than_max_bytes, 0, 2);
 	tcase_add_loop_test(tc, bug_J1_C10_a_byte_flipped_on_disk, 0, 2);
 	suite_add_tcase(s, tc);
+	tcase_set_timeout(restarts, 60 + 10 * broker_scale());
+	tcase_add_test(restarts, bug_G7_C09_a_broker_restarted_again_and_again);
+	suite_add_tcase(s, restarts);
 	return s;
 }
 
