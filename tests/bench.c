@@ -3,13 +3,15 @@
  * system calls in the same run. Closed loop where it does not say otherwise; a process of its own; talks plain sockets, not
  * our codec.
  *
- *	bench produce|fetch|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]
+ *	bench produce|library|fetch|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]
  *
  * TOPIC has two partitions in one group ("[topic TOPIC]" with "group = 0") and record_format = crc32c; the second stays
  * empty, until replay writes to it.
  *
  *	produce   P1: batches of 100 records of 100 bytes, WRITTEN, 64 requests in flight; with 0 and 1,000 held fetches;
  *	          against pwrite of the same bytes to a file in DIRECTORY (default: the working directory)
+ *	library   P1 by liblogbroker's producer beside plain sockets: to one partition, without callbacks and with one a record,
+ *	          and round robin over all partitions that TOPIC has; client CPU per record (here, not the broker's)
  *	fetch     P3: 1 MiB a request, two in flight, of what produce has left; against sendfile of a file, in pairs
  *	forced    P4: one record of 128 bytes a request: one synchronous producer, 64 producers; against a round trip
  *	          followed by pwrite and fdatasync in DIRECTORY, which must be on the broker's file system
@@ -37,6 +39,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "client/lib/logbroker.h"
 
 enum {
 	BATCH_RECORDS = 100,
@@ -276,6 +280,108 @@ bench_produce(const char *directory)
 	printf("  bare pwrite              %12.0f records/s\n", bare);
 	printf("  broker                   %12.0f records/s  ratio %.2f\n", plain, plain / bare);
 	printf("  broker, 1,000 held FETCHes %10.0f records/s  ratio %.2f\n", with_held, with_held / bare);
+}
+
+/* ---- P1 by the library ---- */
+
+static char broker_address[256];	/* the address as text */
+
+static double
+cpu_s(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+	    (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static void
+on_receipt(void *context, const struct lb_receipt *receipt, const struct lb_error *error)
+{
+	(void)receipt;
+	if (error != NULL)
+		die(error->text);
+	++*(uint64_t *)context;
+}
+
+/* One more record, when there is room for it again. */
+static void
+send_record(struct lb_producer *producer, struct lb_topic *to, int32_t partition, lb_receipt_cb *done, uint64_t *count)
+{
+	static uint8_t record[RECORD_BYTES];
+	struct lb_error error;
+	enum lb_code code;
+
+	for (;;) {
+		if (partition == LB_ANY_PARTITION)
+			code = lb_topic_send(to, NULL, 0, record, sizeof(record), done, count, &error);
+		else
+			code = lb_topic_send_to(to, partition, record, sizeof(record), done, count, &error);
+		if (code == LB_OK)
+			return;
+		if (code != LB_WOULD_BLOCK)
+			die(error.text);
+		lb_source_poll(lb_producer_source(producer), 1000);
+	}
+}
+
+/* Records per second; *ns: of this process's CPU per record. */
+static double
+run_library(int32_t partition, lb_receipt_cb *done, double *ns)
+{
+	struct lb_producer_options options = lb_producer_defaults();
+	struct lb_producer *producer;
+	struct lb_topic *to;
+	struct lb_totals totals;
+	struct lb_error error;
+	uint64_t told = 0;
+	double start, elapsed, cpu;
+
+	options.batch_records = BATCH_RECORDS;
+	options.in_flight = IN_FLIGHT;
+	options.memory_bytes = (size_t)2 * IN_FLIGHT * BATCH_RECORDS * (RECORD_BYTES + 32);
+	if (lb_producer_open(&producer, broker_address, &options, &error) != LB_OK || lb_topic_open(&to, producer, topic, &error) != LB_OK)
+		die(error.text);
+	start = now();
+	cpu = cpu_s();
+	while (now() < start + seconds) {
+		for (int i = 0; i < BATCH_RECORDS; i++)
+			send_record(producer, to, partition, done, &told);
+		lb_source_process(lb_producer_source(producer));
+	}
+	if (lb_producer_close(producer, 30000, &totals, &error) != LB_OK)
+		die(error.text);
+	elapsed = now() - start;
+	if (done != NULL && told != totals.acknowledged)
+		die("receipts are missing");
+	*ns = (cpu_s() - cpu) * 1e9 / (double)totals.acknowledged;
+	return (double)totals.acknowledged / elapsed;
+}
+
+static void
+print_library(const char *what, double records_per_s, double ns, double raw)
+{
+	printf("  %-34s %10.0f records/s  %5.0f ns of client CPU per record  ratio %.2f\n", what, records_per_s, ns,
+	    records_per_s / raw);
+}
+
+static void
+bench_library(void)
+{
+	double cpu = cpu_s(), raw = run_produce(), ns = (cpu_s() - cpu) * 1e9 / (raw * seconds), rate;
+
+	printf("P1 produce, 100 B x 100, WRITTEN, 64 in flight, closed loop:\n");
+	print_library("plain sockets, ready-made frame", raw, ns, raw);
+	rate = run_library(0, NULL, &ns);
+	print_library("library, 1 partition", rate, ns, raw);
+	rate = run_library(0, on_receipt, &ns);
+	print_library("library, 1 partition, callbacks", rate, ns, raw);
+	rate = run_library(LB_ANY_PARTITION, NULL, &ns);
+	print_library("library, round robin", rate, ns, raw);
+	cpu = cpu_s();
+	rate = run_produce();
+	print_library("plain sockets again", rate, (cpu_s() - cpu) * 1e9 / (rate * seconds), raw);
 }
 
 /* ---- P3 ---- */
@@ -689,9 +795,10 @@ main(int argc, char **argv)
 	const char *directory = argc > 5 ? argv[5] : ".";
 
 	if (argc < 4 || colon == NULL) {
-		fprintf(stderr, "usage: bench produce|fetch|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]\n");
+		fprintf(stderr, "usage: bench produce|library|fetch|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]\n");
 		return 64;
 	}
+	snprintf(broker_address, sizeof(broker_address), "%s", argv[2]);
 	*colon = '\0';
 	address = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(colon + 1, NULL, 10)) };
 	if (inet_pton(AF_INET, argv[2], &address.sin_addr) != 1) {
@@ -703,6 +810,8 @@ main(int argc, char **argv)
 		seconds = strtod(argv[4], NULL);
 	if (strcmp(argv[1], "produce") == 0)
 		bench_produce(directory);
+	else if (strcmp(argv[1], "library") == 0)
+		bench_library();
 	else if (strcmp(argv[1], "fetch") == 0)
 		bench_fetch();
 	else if (strcmp(argv[1], "forced") == 0)
