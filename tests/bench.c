@@ -3,7 +3,7 @@
  * system calls in the same run. Closed loop where it does not say otherwise; a process of its own; talks plain sockets, not
  * our codec.
  *
- *	bench produce|library|fetch|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]
+ *	bench produce|library|fetch|subscribe|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]
  *
  * TOPIC has two partitions in one group ("[topic TOPIC]" with "group = 0") and record_format = crc32c; the second stays
  * empty, until replay writes to it.
@@ -13,6 +13,8 @@
  *	library   P1 by liblogbroker's producer beside plain sockets: to one partition, without callbacks and with one a record,
  *	          and round robin over all partitions that TOPIC has; client CPU per record (here, not the broker's)
  *	fetch     P3: 1 MiB a request, two in flight, of what produce has left; against sendfile of a file, in pairs
+ *	subscribe P3 by liblogbroker's subscription: what produce has left in partition 0 from front to back, again and again,
+ *	          1 MiB a request; beside a loop on a plain socket that looks at lengths only, and one that checks sums, too
  *	forced    P4: one record of 128 bytes a request: one synchronous producer, 64 producers; against a round trip
  *	          followed by pwrite and fdatasync in DIRECTORY, which must be on the broker's file system
  *	replay    P7: a producer of 1,000 records a second (open loop) and a reader that has caught up, in partition 1, while
@@ -472,6 +474,149 @@ bench_fetch(void)
 	}
 }
 
+/* ---- P3 by the library ---- */
+
+struct reading {
+	uint64_t records, bytes;	/* records' bytes, headers included */
+	double elapsed_s, cpu_s;
+	struct lb_subscription *subscription;
+};
+
+static void
+print_reading(const char *what, const struct reading *r, const struct reading *raw)
+{
+	printf("  %-34s %6.2f GB/s %11.0f records/s  %5.1f ns of client CPU per record  ratio %.2f\n", what,
+	    (double)r->bytes / r->elapsed_s / 1e9, (double)r->records / r->elapsed_s, r->cpu_s * 1e9 / (double)r->records,
+	    (double)r->bytes / r->elapsed_s / ((double)raw->bytes / raw->elapsed_s));
+}
+
+/* Bytes of the whole records in a FETCH's payload, and their number. */
+static size_t
+whole_records(const uint8_t *p, size_t bytes, uint64_t *count)
+{
+	size_t used = 0;
+
+	while (bytes - used >= 8 && bytes - used - 8 >= get(p + used, 4)) {
+		used += 8 + (size_t)get(p + used, 4);
+		(*count)++;
+	}
+	return used;
+}
+
+/* The same by the library's walk, which looks at sums. */
+static size_t
+good_records(const uint8_t *p, size_t bytes, uint64_t *count)
+{
+	struct lb_record record;
+	struct lb_walk walk;
+	size_t used = 0;
+
+	lb_walk_begin(&walk, LB_CRC32C, 0, p, bytes);
+	for (; lb_walk_next(&walk, &record) == LB_WALK_RECORD; ++*count)
+		used += 8 + record.bytes;
+	return used;
+}
+
+/* One request at a time: where the next begins is in the answer. */
+static struct reading
+read_raw(size_t (*pass)(const uint8_t *, size_t, uint64_t *))
+{
+	static uint8_t answer[FETCH_BYTES + 64];
+	struct reading r = { 0 };
+	uint64_t offset = 0;
+	uint8_t frame[512];
+	int fd = dial();
+	double start = now(), cpu = cpu_s();
+
+	while ((r.elapsed_s = now() - start) < seconds) {
+		size_t bytes;
+
+		send_all(fd, frame, fetch_frame(frame, offset, FETCH_BYTES, 0));
+		read_answer(fd, answer, sizeof(answer));
+		bytes = pass(answer + 18, (size_t)get(answer + 14, 4), &offset);
+		r.bytes += bytes;
+		if (bytes > 0)
+			continue;
+		if (r.bytes == 0)
+			die("partition 0 is empty");
+		r.records += offset;
+		offset = 0;
+	}
+	r.records += offset;
+	r.cpu_s = cpu_s() - cpu;
+	close(fd);
+	return r;
+}
+
+static int
+on_batch(void *context, const struct lb_batch *batch)
+{
+	struct lb_record record = { 0 };
+	struct reading *r = context;
+
+	while (lb_batch_next(batch, &record))
+		r->bytes += 8 + record.bytes;
+	r->records += batch->record_count;
+	return 0;
+}
+
+/* A replay that has ended begins anew. */
+static void
+on_stopped(void *context, const struct lb_error *error)
+{
+	struct reading *r = context;
+
+	if (error != NULL || lb_subscription_seek(r->subscription, 0, 0, NULL) != LB_OK)
+		die(error != NULL ? error->text : "seek");
+}
+
+static struct reading
+read_subscribed(bool pull)
+{
+	static const int32_t first = 0;
+	struct lb_subscription_options options = lb_subscription_defaults();
+	const struct lb_batch *batch;
+	struct reading r = { 0 };
+	struct lb_error error;
+	double start = now(), cpu = cpu_s();
+
+	options.partitions = &first;
+	options.partition_count = 1;
+	options.stop = LB_STOP_AT_WATERMARK;
+	options.handler = pull ? NULL : on_batch;
+	options.stopped = on_stopped;
+	options.context = &r;
+	if (lb_subscription_open(&r.subscription, broker_address, topic, &options, &error) != LB_OK)
+		die(error.text);
+	while ((r.elapsed_s = now() - start) < seconds) {
+		if (!pull)
+			lb_source_poll(lb_subscription_source(r.subscription), 1000);
+		else if (lb_subscription_next(r.subscription, 1000, &batch, &error) == LB_OK)
+			on_batch(&r, batch);
+	}
+	r.cpu_s = cpu_s() - cpu;
+	lb_subscription_free(r.subscription);
+	return r;
+}
+
+static void
+bench_subscribe(void)
+{
+	struct reading raw, r;
+
+	printf("P3 fetch, 1 MiB a request, 1 connection, closed loop:\n");
+	for (int i = 0; i < 3; i++) {
+		raw = read_raw(whole_records);
+		print_reading("plain socket, lengths", &raw, &raw);
+		r = read_raw(good_records);
+		print_reading("plain socket, sums", &r, &raw);
+		r = read_subscribed(false);
+		print_reading("subscription, handler", &r, &raw);
+		r = read_subscribed(true);
+		print_reading("subscription, next", &r, &raw);
+	}
+}
+
 /* ---- P4 ---- */
 
 static double
@@ -593,19 +738,6 @@ evict(const char *directory)
 		close(fd);
 	}
 	closedir(dir);
-}
-
-/* Bytes of the whole records in a FETCH's payload, and their number. */
-static size_t
-whole_records(const uint8_t *p, size_t bytes, uint64_t *count)
-{
-	size_t used = 0;
-
-	while (bytes - used >= 8 && bytes - used - 8 >= get(p + used, 4)) {
-		used += 8 + (size_t)get(p + used, 4);
-		(*count)++;
-	}
-	return used;
 }
 
 /* A child that reads partition 0 from front to back, again and again. Its processor would be another machine's: it yields
@@ -795,7 +927,7 @@ main(int argc, char **argv)
 	const char *directory = argc > 5 ? argv[5] : ".";
 
 	if (argc < 4 || colon == NULL) {
-		fprintf(stderr, "usage: bench produce|library|fetch|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]\n");
+		fprintf(stderr, "usage: bench produce|library|fetch|subscribe|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]\n");
 		return 64;
 	}
 	snprintf(broker_address, sizeof(broker_address), "%s", argv[2]);
@@ -814,6 +946,8 @@ main(int argc, char **argv)
 		bench_library();
 	else if (strcmp(argv[1], "fetch") == 0)
 		bench_fetch();
+	else if (strcmp(argv[1], "subscribe") == 0)
+		bench_subscribe();
 	else if (strcmp(argv[1], "forced") == 0)
 		bench_forced(directory);
 	else if (strcmp(argv[1], "replay") == 0)
