@@ -39,7 +39,7 @@ run_file(const void *bytes, size_t size)
 static void
 exec_tool(const char *program, char *command)
 {
-	char *words[RUN_WORDS_MAX] = { (char *)(uintptr_t)"logbroker" };
+	char *words[RUN_WORDS_MAX] = { (char *)(uintptr_t)program };
 	int count = 1;
 
 	for (char *word = strtok(command, " "); word != NULL && count < RUN_WORDS_MAX - 1; word = strtok(NULL, " "))
@@ -60,13 +60,11 @@ become_tool(const char *program, const char *address, const char *command, int i
 	exec_tool(program, strdup(command));
 }
 
-void
-run_start_into(struct run *run, const char *address, const char *command, int input_fd, int output_fd)
+static void
+start_program(struct run *run, const char *program, const char *address, const char *command, int input_fd, int output_fd)
 {
-	char program[BROKER_PATH_BYTES];
 	int ends[2] = { -1, -1 };
 
-	broker_build_path("logbroker", program, sizeof program);
 	run_free(run);
 	memset(run, 0, sizeof *run);
 	run->input = -1;
@@ -91,9 +89,24 @@ run_start_into(struct run *run, const char *address, const char *command, int in
 }
 
 void
+run_start_into(struct run *run, const char *address, const char *command, int input_fd, int output_fd)
+{
+	char program[BROKER_PATH_BYTES];
+
+	broker_build_path("logbroker", program, sizeof program);
+	start_program(run, program, address, command, input_fd, output_fd);
+}
+
+void
 run_start(struct run *run, const char *address, const char *command, int input_fd)
 {
 	run_start_into(run, address, command, input_fd, -1);
+}
+
+void
+run_start_program(struct run *run, const char *program, const char *command, int input_fd, int output_fd)
+{
+	start_program(run, program, NULL, command, input_fd, output_fd);
 }
 
 static char *

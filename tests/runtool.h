@@ -27,6 +27,8 @@ struct run {
 void run_start(struct run *run, const char *address, const char *command, int input_fd);
 /* The same with standard output going to `output_fd`; run->out stays empty. */
 void run_start_into(struct run *run, const char *address, const char *command, int input_fd, int output_fd);
+/* Another program, by its path; output_fd -1: run->out. */
+void run_start_program(struct run *run, const char *program, const char *command, int input_fd, int output_fd);
 /* Closes our end of its input, waits for its end, collects. */
 void run_end(struct run *run);
 void run_free(struct run *run);
