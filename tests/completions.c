@@ -116,7 +116,7 @@ submit_produce(struct lb_connection *connection, enum lb_ack ack, size_t bytes, 
 void
 submit_fetch(struct lb_connection *connection, int32_t max_wait_ms, struct completion *completion)
 {
-	struct lb_fetch fetch = { .topic = "t", .offset = 5, .max_bytes = 1000, .max_wait_ms = max_wait_ms };
+	struct lb_fetch fetch = { .topic = "t", .offset = 5, .max_bytes = LB_FETCH_MAX_BYTES, .max_wait_ms = max_wait_ms };
 	int before = completion->times;
 	struct lb_error error = { .text = "" };
 	enum lb_code code = lb_connection_submit_fetch(connection, &fetch, completion_fetched, completion, &error);

@@ -94,7 +94,7 @@ capabilities(char **arguments)
 	return EXIT_SUCCESS;
 }
 
-/* The one topic that was asked for, or the exit code in *code. */
+/* The topic that was asked for is in it; NULL: the exit code is in *code. */
 static struct lb_metadata *
 ask_metadata(const char *topic, int *code)
 {
@@ -112,11 +112,13 @@ print_metadata(char **arguments)
 {
 	int code = EXIT_SUCCESS;
 	struct lb_metadata *metadata = ask_metadata(arguments[0], &code);
+	const struct lb_topic_metadata *topic;
 
 	if (metadata == NULL)
 		return code;
-	for (int32_t i = 0; i < metadata->topics[0].partition_count; i++) {
-		const struct lb_partition_metadata *partition = &metadata->topics[0].partitions[i];
+	topic = lb_metadata_find(metadata, arguments[0]);
+	for (int32_t i = 0; i < topic->partition_count; i++) {
+		const struct lb_partition_metadata *partition = &topic->partitions[i];
 
 		printf("partition=%lld %lld %lld\n", (long long)partition->partition, (long long)partition->log_start_offset,
 		    (long long)partition->high_watermark);
@@ -189,7 +191,7 @@ produce_keyed(char **arguments)
 
 	if (metadata == NULL)
 		return code;
-	partition = lb_partition_of_key(key.data, key.bytes, metadata->topics[0].partition_count);
+	partition = lb_partition_of_key(key.data, key.bytes, lb_metadata_find(metadata, arguments[0])->partition_count);
 	lb_metadata_free(metadata);
 	if (lb_connection_produce(connection, arguments[0], partition, LB_ACK_WRITTEN, &record, 1, &produced, &error) != LB_OK)
 		return failed(&error);
@@ -234,7 +236,7 @@ fetch(char **arguments)
 
 	if (metadata == NULL)
 		return code;
-	format = metadata->topics[0].record_format;
+	format = lb_metadata_find(metadata, fetch.topic)->record_format;
 	lb_metadata_free(metadata);
 	if (lb_connection_fetch(connection, &fetch, &fetched, &error) != LB_OK)
 		return failed(&error);

@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/lib/codec.h"
 #include "client/lib/logbroker.h"
 #include "common/bytes.h"
 #include "common/codec.h"
 #include "common/record.h"
 #include "tests/unit.h"
 
-enum { LENGTH_BYTES = 4, HEADER_BYTES = 6, UNTOUCHED = 0xA5 };
+enum { LENGTH_BYTES = LB_LENGTH_BYTES, HEADER_BYTES = 6, UNTOUCHED = 0xA5 };
 
 /* Memory that ends behind its last byte: any further read is seen by the sanitizers. */
 static uint8_t *
@@ -864,6 +865,108 @@ START_TEST(large_metadata)
 }
 END_TEST
 
+/* ---- answers held against their requests ---- */
+
+START_TEST(golden_answers_fit_their_requests)
+{
+	FILE *file = unit_open_vectors("frames.tsv");
+	struct golden golden;
+	int fit = 0;
+
+	while (next_golden(file, &golden)) {
+		int16_t key = bytes_get_i16(golden.request + LENGTH_BYTES);
+		struct lb_answer answer;
+		struct lb_produced produced;
+		struct lb_fetched fetched;
+		struct lb_metadata *metadata = NULL;
+
+		ck_assert_int_gt(lb_decode_answer(&answer, golden.answer, golden.answer_bytes), 0);
+		if (answer.error_code != 0)
+			continue;
+		fit += (key == CODEC_PRODUCE && lb_read_produced(&produced, &answer, golden.request) == LB_OK) ||
+		    (key == CODEC_FETCH && lb_read_fetched(&fetched, &answer, golden.request) == LB_OK) ||
+		    (key == CODEC_METADATA && lb_read_metadata(&metadata, &answer, golden.request) == LB_OK);
+		lb_metadata_free(metadata);
+	}
+	fclose(file);
+	ck_assert_int_eq(fit, 6);
+}
+END_TEST
+
+START_TEST(produced_for_fewer_records_than_were_sent)
+{
+	uint8_t frame[256];
+	struct lb_answer answer = body_answer(16);
+	struct lb_produced produced;
+
+	/* Three records. */
+	encode_nth(0, frame, sizeof(frame));
+	bytes_put_i64(bytes_put_i64(body, 100), 103);
+	ck_assert_int_eq(lb_read_produced(&produced, &answer, frame), LB_OK);
+	ck_assert(produced.base_offset == 100 && produced.log_end_offset == 103);
+	bytes_put_i64(bytes_put_i64(body, 100), 200);
+	ck_assert_int_eq(lb_read_produced(&produced, &answer, frame), LB_OK);
+	bytes_put_i64(bytes_put_i64(body, 100), 102);
+	ck_assert_int_eq(lb_read_produced(&produced, &answer, frame), LB_BAD_ANSWER);
+	bytes_put_i64(bytes_put_i64(body, INT64_MAX - 2), INT64_MAX);
+	ck_assert_int_eq(lb_read_produced(&produced, &answer, frame), LB_BAD_ANSWER);
+	answer.body_bytes = 15;
+	ck_assert_int_eq(lb_read_produced(&produced, &answer, frame), LB_BAD_ANSWER);
+}
+END_TEST
+
+START_TEST(fetched_that_was_not_asked_for)
+{
+	static const struct {
+		int16_t version;
+		int64_t high_watermark;
+		int32_t payload_bytes;
+		bool good;
+	} cases[] = {
+		{ 1, 51, 100, true }, { 2, 51, 100, true }, { 1, 50, 0, true }, { 2, INT64_MAX, 1, true },
+		{ 1, 51, 101, false }, { 2, 51, 101, false }, { 1, 49, 0, false }, { 2, 50, 1, false }, { 2, 0, 0, false },
+	};
+	uint8_t frame[256];
+	struct lb_fetched fetched;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct lb_answer answer = body_answer(12 + (size_t)cases[i].payload_bytes);
+
+		lb_encode_fetch(frame, sizeof(frame), cases[i].version, 1, "topic", 3, 50, 100, 0, 0);
+		bytes_put_i32(bytes_put_i64(body, cases[i].high_watermark), cases[i].payload_bytes);
+		ck_assert_msg((lb_read_fetched(&fetched, &answer, frame) == LB_OK) == cases[i].good, "case %zu", i);
+	}
+}
+END_TEST
+
+static enum lb_code
+read_metadata_of(int16_t version, const char *const *topics, size_t topic_count)
+{
+	struct lb_answer answer = body_answer(put_three_topics(version));
+	struct lb_metadata *metadata = NULL;
+	uint8_t frame[256];
+	enum lb_code code;
+
+	ck_assert_uint_gt(lb_encode_metadata(frame, sizeof(frame), version, 1, topics, topic_count), 0);
+	code = lb_read_metadata(&metadata, &answer, frame);
+	ck_assert_int_eq(metadata != NULL, code == LB_OK);
+	lb_metadata_free(metadata);
+	return code;
+}
+
+START_TEST(metadata_without_a_topic_that_was_asked_for)
+{
+	static const char *const there[] = { "a.b", "a", "a-b", "a" }, *const more[] = { "a", "a-b", "a.b", "ab" };
+	int16_t version = (int16_t)_i;
+
+	ck_assert_int_eq(read_metadata_of(version, NULL, 0), LB_OK);
+	for (size_t n = 1; n <= 4; n++) {
+		ck_assert_int_eq(read_metadata_of(version, there, n), LB_OK);
+		ck_assert_int_eq(read_metadata_of(version, more, n), n < 4 ? LB_OK : LB_BAD_ANSWER);
+	}
+}
+END_TEST
+
 /* ---- the walk ---- */
 
 enum { FIRST_OFFSET = 1000, RECORDS = 5, PAYLOAD_MAX = 128 };
@@ -1132,6 +1235,10 @@ add_metadata_and_walk(TCase *tests)
 	tcase_add_test(tests, wrong_numbers_in_metadata);
 	tcase_add_test(tests, names_in_metadata);
 	tcase_add_test(tests, large_metadata);
+	tcase_add_test(tests, golden_answers_fit_their_requests);
+	tcase_add_test(tests, produced_for_fewer_records_than_were_sent);
+	tcase_add_test(tests, fetched_that_was_not_asked_for);
+	tcase_add_loop_test(tests, metadata_without_a_topic_that_was_asked_for, 1, 3);
 	tcase_add_loop_test(tests, a_payload_cut_anywhere, LB_PLAIN, LB_CRC32C + 1);
 	tcase_add_loop_test(tests, every_bit_of_a_payload_flipped, LB_PLAIN, LB_CRC32C + 1);
 	tcase_add_loop_test(tests, impossible_lengths_are_corrupt_also_when_cut, LB_PLAIN, LB_CRC32C + 1);

@@ -189,7 +189,7 @@ START_TEST(an_answer_as_large_as_they_get_arrives)
 	for (int i = 0; i < 2; i++) {
 		struct peer_request request = peer_take(&peer);
 
-		peer_put_fetched(&answer, request.id, 1, payload, LB_FETCH_MAX_BYTES);
+		peer_put_fetched(&answer, request.id, 6, payload, LB_FETCH_MAX_BYTES);
 	}
 	peer_send(&peer, answer.data, answer.length);
 	await_completion(connection, &seen[1]);
@@ -814,7 +814,7 @@ START_TEST(a_taken_answer_stays)
 		struct peer_request request = peer_take(&peer);
 		char payload[] = { (char)('0' + i), 0 };
 
-		peer_put_fetched(&answers, request.id, 5, payload, 1);
+		peer_put_fetched(&answers, request.id, 6, payload, 1);
 	}
 	peer_send(&peer, answers.data, answers.length);
 	await_completion(connection, &seen[0]);

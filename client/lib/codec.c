@@ -14,6 +14,7 @@
 
 enum {
 	FRAME_BYTES = LB_LENGTH_BYTES + CODEC_REQUEST_HEADER_BYTES,
+	VERSION_AT = LB_LENGTH_BYTES + 2,
 	ANSWER_HEADER_BYTES = CODEC_ERROR_ANSWER_BYTES - CODEC_LENGTH_BYTES,
 	METADATA_VERSION_MAX = 2,
 };
@@ -439,6 +440,82 @@ const struct lb_topic_metadata *
 lb_metadata_find(const struct lb_metadata *metadata, const char *topic)
 {
 	return bsearch(topic, metadata->topics, (size_t)metadata->topic_count, sizeof(metadata->topics[0]), compare_name);
+}
+
+/* ---- answers held against their requests ---- */
+
+static struct bytes_reader
+read_request(const uint8_t *frame)
+{
+	return (struct bytes_reader){ frame + FRAME_BYTES, (size_t)bytes_get_i32(frame) - CODEC_REQUEST_HEADER_BYTES, false };
+}
+
+/* The same of one that begins with topic and partition, behind them. */
+static struct bytes_reader
+read_request_body(const uint8_t *frame)
+{
+	struct bytes_reader r = read_request(frame);
+
+	bytes_take(&r, bytes_take_u16(&r));
+	bytes_take_i32(&r);
+	return r;
+}
+
+enum lb_code
+lb_read_produced(struct lb_produced *produced, const struct lb_answer *answer, const void *frame)
+{
+	struct bytes_reader r = read_request_body(frame);
+	int32_t record_count;
+
+	bytes_take_i8(&r);
+	record_count = bytes_take_i32(&r);
+	if (lb_decode_produced(produced, answer) != LB_OK || produced->log_end_offset - produced->base_offset < record_count)
+		return LB_BAD_ANSWER;
+	return LB_OK;
+}
+
+enum lb_code
+lb_read_fetched(struct lb_fetched *fetched, const struct lb_answer *answer, const void *frame)
+{
+	struct bytes_reader r = read_request_body(frame);
+	int64_t fetch_offset = bytes_take_i64(&r);
+	int32_t max_bytes = bytes_take_i32(&r);
+
+	if (lb_decode_fetched(fetched, answer) != LB_OK || fetched->payload_bytes > (size_t)max_bytes)
+		return LB_BAD_ANSWER;
+	if (fetched->high_watermark < fetch_offset || (fetched->high_watermark == fetch_offset && fetched->payload_bytes > 0))
+		return LB_BAD_ANSWER;
+	return LB_OK;
+}
+
+static bool
+has_all_topics(const struct lb_metadata *metadata, const uint8_t *frame)
+{
+	struct bytes_reader r = read_request(frame);
+	char name[LB_TOPIC_NAME_MAX + 1];
+
+	for (int32_t left = bytes_take_i32(&r); left > 0; left--) {
+		size_t bytes = bytes_take_u16(&r);
+
+		memcpy(name, bytes_take(&r, bytes), bytes);
+		name[bytes] = '\0';
+		if (lb_metadata_find(metadata, name) == NULL)
+			return false;
+	}
+	return true;
+}
+
+enum lb_code
+lb_read_metadata(struct lb_metadata **metadata, const struct lb_answer *answer, const void *frame)
+{
+	int16_t version = bytes_get_i16((const uint8_t *)frame + VERSION_AT);
+	enum lb_code code = lb_decode_metadata(metadata, version, answer);
+
+	if (code != LB_OK || has_all_topics(*metadata, frame))
+		return code;
+	lb_metadata_free(*metadata);
+	*metadata = NULL;
+	return LB_BAD_ANSWER;
 }
 
 /* ---- records of a FETCH ---- */

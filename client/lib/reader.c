@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
+#include "client/lib/codec.h"
 #include "client/lib/error.h"
 #include "common/clock.h"
 
@@ -197,7 +198,7 @@ on_fetched(void *context, const struct lb_answer *answer, const struct lb_error 
 		lb_cursor_refused(&reader->cursor, answer->error_code, clock_now_ns());
 		return;
 	}
-	if (lb_decode_fetched(&fetched, answer) != LB_OK) {
+	if (lb_read_fetched(&fetched, answer, reader->frame) != LB_OK) {
 		lb_connection_reject(reader->connection, "its answer to a FETCH is malformed");
 		return;
 	}

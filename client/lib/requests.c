@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "client/lib/codec.h"
 #include "client/lib/connection_state.h"
 #include "client/lib/error.h"
 #include "common/bytes.h"
@@ -161,8 +162,8 @@ finish_produce(void *context, const struct lb_answer *answer, const struct lb_er
 	if (error == NULL && answer != NULL && answer->error_code != 0) {
 		explain_answer(operation, answer, &own);
 		error = &own;
-	} else if (error == NULL && answer != NULL && lb_decode_produced(&produced, answer) != LB_OK) {
-		lb_connection_reject(operation->connection, "an answer to a PRODUCE has not the size of one");
+	} else if (error == NULL && answer != NULL && lb_read_produced(&produced, answer, operation->frame) != LB_OK) {
+		lb_connection_reject(operation->connection, "an answer to a PRODUCE has not the size of one, or impossible offsets");
 		lb_operation_describe(operation, LB_OUTCOME_UNKNOWN,
 		    "its answer cannot be read; its records are in the log, or not", &own);
 		error = &own;
@@ -212,8 +213,8 @@ finish_fetch(void *context, const struct lb_answer *answer, const struct lb_erro
 	if (error == NULL && answer->error_code != 0) {
 		explain_answer(operation, answer, &own);
 		error = &own;
-	} else if (error == NULL && lb_decode_fetched(&fetched, answer) != LB_OK) {
-		lb_connection_reject(operation->connection, "an answer to a FETCH has other lengths than one");
+	} else if (error == NULL && lb_read_fetched(&fetched, answer, operation->frame) != LB_OK) {
+		lb_connection_reject(operation->connection, "an answer to a FETCH has other lengths than one, or more than was asked for");
 		lb_operation_describe(operation, LB_BAD_ANSWER, "its answer cannot be read; is it a logbroker's port?", &own);
 		error = &own;
 	}
@@ -288,10 +289,10 @@ finish_metadata(void *context, const struct lb_answer *answer, const struct lb_e
 	if (error == NULL && answer->error_code != 0) {
 		explain_answer(operation, answer, &own);
 		error = &own;
-	} else if (error == NULL && (code = lb_decode_metadata(&metadata, version, answer)) != LB_OK) {
+	} else if (error == NULL && (code = lb_read_metadata(&metadata, answer, operation->frame)) != LB_OK) {
 		if (code == LB_BAD_ANSWER)
 			lb_connection_reject(operation->connection,
-			    "an answer to a METADATA has counts or lengths that cannot be");
+			    "an answer to a METADATA has counts or lengths that cannot be, or lacks a topic");
 		lb_operation_describe(operation, code, code == LB_NO_MEMORY ? "out of memory for its answer" :
 		    "its answer cannot be read; is it a logbroker's port?", &own);
 		error = &own;

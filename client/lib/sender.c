@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "client/lib/codec.h"
 #include "client/lib/link.h"
 #include "client/lib/outcome.h"
 #include "common/clock.h"
@@ -67,7 +68,7 @@ take_answer(struct lb_bundle *bundle, const struct lb_answer *answer)
 		lb_outcome_acknowledged(bundle, -1);
 	} else if (answer->error_code != 0) {
 		lb_outcome_failed(bundle, answer->error_code, "refused by the broker");
-	} else if (lb_decode_produced(&produced, answer) == LB_OK) {
+	} else if (lb_read_produced(&produced, answer, bundle->frame) == LB_OK) {
 		lb_outcome_acknowledged(bundle, produced.base_offset);
 	} else {
 		lb_connection_reject(bundle->partition->link->connection, "an answer that is none to a PRODUCE");
