@@ -2,6 +2,7 @@
  * Subscriptions of the library against a really started broker with several workers.
  */
 #include <check.h>
+#include <logbroker-event.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -112,6 +113,60 @@ START_TEST(C01_plain_records)
 	ck_assert_int_eq(subscribing_until_stop(&by), LB_ENDED);
 	ck_assert_int_eq(by.records, 120);
 	subscribing_close(&by);
+	close(fd);
+	finish();
+}
+END_TEST
+
+/* ---- in a loop -------------------------------------------------------------------------------------------------- */
+
+struct looped {
+	struct lb_subscription *subscription;
+	long records, until;
+};
+
+/* The last one frees the subscription, after which the loop has nothing left to wait for. */
+static int
+count_in_loop(void *context, const struct lb_batch *batch)
+{
+	struct looped *looped = context;
+
+	looped->records += (long)batch->record_count;
+	if (looped->records == looped->until)
+		lb_subscription_free(looped->subscription);
+	return 0;
+}
+
+static void
+produce_more(evutil_socket_t no_fd, short events, void *context)
+{
+	(void)no_fd;
+	(void)events;
+	produce(*(int *)context, 1, 50, 1, 64);
+}
+
+START_TEST(C01_in_libevents_loop)
+{
+	struct lb_subscription_options options = lb_subscription_defaults();
+	struct event_base *base = event_base_new();
+	struct looped looped = { .until = 101 };
+	struct timeval later = { .tv_usec = 50000 };
+	int fd;
+
+	start(&(struct broker_config){ .workers = 2, .topics = "t = 3\n" });
+	fd = dial();
+	produce(fd, 0, 0, 50, 64);
+	produce(fd, 1, 0, 50, 64);
+	options.handler = count_in_loop;
+	options.context = &looped;
+	options.max_bytes = 1000;
+	ck_assert_int_eq(lb_subscription_open(&looped.subscription, address, "t", &options, NULL), LB_OK);
+	ck_assert_int_eq(lb_event_attach(lb_subscription_source(looped.subscription), base), 0);
+	/* When everything is caught up and held. */
+	ck_assert_int_eq(event_base_once(base, -1, EV_TIMEOUT, produce_more, &fd, &later), 0);
+	event_base_dispatch(base);
+	ck_assert_int_eq(looped.records, 101);
+	event_base_free(base);
 	close(fd);
 	finish();
 }
@@ -635,6 +690,7 @@ suite(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, C01_subscribe_by_name_from_earliest, 0, 2);
 	tcase_add_loop_test(tc, C01_plain_records, 0, 2);
+	tcase_add_test(tc, C01_in_libevents_loop);
 	tcase_add_test(tc, C02_earliest_behind_retention);
 	tcase_add_loop_test(tc, bug_J3_behind_the_log_start, 0, 2);
 	tcase_add_test(tc, bug_J2_C03_replay_of_a_topic_that_is_written_to);

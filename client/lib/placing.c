@@ -39,25 +39,26 @@ fail(struct lb_subscription *subscription, int code, int32_t partition, const ch
 	lb_cursor_fail(&subscription->readers[0]->cursor, &error);
 }
 
-/* A checkpoint's offset, or -1 = there is none; -2: loading has failed, or the subscription is gone. */
+/* A checkpoint's offset, or -1 = there is none; -2: loading has failed. The subscription may be gone. */
 static int64_t
-load(struct lb_subscription *subscription, struct lb_reader *reader)
+load(const struct lb_subscription *subscription, const struct lb_reader *reader)
 {
 	const struct lb_checkpoints *checkpoints = &subscription->options.checkpoints;
-	const char *topic = subscription->setting.topic;
-	int32_t partition = reader->cursor.partition;
-	struct lb_error error;
-	int64_t offset;
 
 	if (checkpoints->load == NULL)
 		return -1;
-	offset = checkpoints->load(checkpoints->context, topic, partition);
-	if (offset >= -1 || lb_source_gone(&subscription->source))
-		return offset;
-	lb_error_set(&error, LB_HANDLER_FAILED, topic, partition, -1, "%s/%d: the checkpoint could not be loaded", topic,
-	    (int)partition);
+	return checkpoints->load(checkpoints->context, subscription->setting.topic, reader->cursor.partition);
+}
+
+/* It has a place then all the same, from which a seek can make it go on. */
+static void
+fail_loading(struct lb_reader *reader)
+{
+	struct lb_error error;
+
+	lb_error_set(&error, LB_HANDLER_FAILED, reader->cursor.topic, reader->cursor.partition, -1,
+	    "%s/%d: the checkpoint could not be loaded", reader->cursor.topic, (int)reader->cursor.partition);
 	lb_cursor_fail(&reader->cursor, &error);
-	return -2;
 }
 
 /* The readers that have no place yet get one. */
@@ -76,9 +77,10 @@ place(struct lb_subscription *subscription, const struct lb_metadata *metadata, 
 		kept_offset = load(subscription, reader);
 		if (lb_source_gone(&subscription->source))
 			return;
-		if (kept_offset >= -1)
-			lb_cursor_place(&reader->cursor, &topic->partitions[reader->cursor.partition], start, kept_offset,
-			    clock_now_ns());
+		lb_cursor_place(&reader->cursor, &topic->partitions[reader->cursor.partition], start,
+		    kept_offset >= 0 ? kept_offset : -1, clock_now_ns());
+		if (kept_offset < -1)
+			fail_loading(reader);
 	}
 }
 
