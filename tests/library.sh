@@ -1,7 +1,7 @@
 #!/bin/sh
-# The client library as others get it: its symbols, what it needs, and programs built by pkg-config against an installed tree.
-# As a test of make check, in the build directory: srcdir, CC, CFLAGS, HEADER_FLAGS, MAKE, NM, READELF, PKG_CONFIG, LIBDIR and
-# VERSION come from the makefile. Ends with a line like Check's own, so that its sums include this.
+# The client library as others get it: its symbols, what it needs, its manual, and programs built by pkg-config against an
+# installed tree, the examples among them. As a test of make check, in the build directory: srcdir, CC, CFLAGS, HEADER_FLAGS,
+# MAKE, NM, READELF, PKG_CONFIG, LIBDIR, EXAMPLESDIR, MANDIR and VERSION come from the makefile. Ends with a line like Check's own, so that its sums include this.
 set -u
 srcdir=${srcdir:-.}
 checks=0
@@ -24,11 +24,16 @@ expect() {
 	fi
 }
 
-# Functions that a header declares: statements outside of braces, without typedefs; only lines of the header itself.
-declared() {
+# A header without comments, and without what it includes.
+bare() {
 	# Unquoted on purpose: both may be several words.
 	${CC:-cc} -E -D_GNU_SOURCE -I"$srcdir/client/lib" ${HEADER_FLAGS:-} -x c "$srcdir/client/lib/$1.h" |
-	    awk -v header="/$1.h\"" '/^#/ { mine = index($0, header) > 0; next } mine' | tr '\n;' ' \n' |
+	    awk -v header="/$1.h\"" '/^#/ { mine = index($0, header) > 0; next } mine'
+}
+
+# Functions that a header declares: statements outside of braces, without typedefs.
+declared() {
+	bare "$1" | tr '\n;' ' \n' |
 	    awk '{ before = depth; depth += gsub(/{/, "{") - gsub(/}/, "}") }
 		before == 0 && depth == 0 && !/typedef/ && match($0, /lb_[a-z0-9_]+ *\(/) {
 			name = substr($0, RSTART, RLENGTH - 1); sub(/ *$/, "", name); print name }' | sort
@@ -70,6 +75,39 @@ named() {
 	$READELF -d "$1" | grep -F "soname: [$2]"
 }
 
+# ---- the manual: what is in the headers is in it, and the other way round ----
+
+manual=$srcdir/man/liblogbroker.3
+
+manual_has_the_functions() {
+	{ declared logbroker; declared logbroker-event; } | sort >"$tree/declared"
+	sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/s/^\.F[no] \(lb_[a-z0-9_]*\).*/\1/p' "$manual" | sort >"$tree/told"
+	[ -s "$tree/declared" ] && diff "$tree/declared" "$tree/told"
+}
+
+manual_has_the_codes() {
+	bare logbroker | sed -n '/^enum lb_code {/,/^};/s/^[[:space:]]*\(LB_[A-Z_]*\) = .*/\1/p' | sort >"$tree/codes"
+	sed -n '/^\.Sh ERRORS/,/^\.Sh SEE ALSO/s/^\.It Dv \(LB_[A-Z_]*\)$/\1/p' "$manual" | sort >"$tree/told"
+	[ -s "$tree/codes" ] && diff "$tree/codes" "$tree/told"
+}
+
+# Fields of every struct lb_..._options.
+manual_has_the_options() {
+	bare logbroker | sed -n '/^struct lb_[a-z]*_options {/,/^};/s/^[[:space:]].*[ *]\([a-z_]*\);.*/\1/p' | sort >"$tree/options"
+	sed -n 's/^\.It Va \([a-z_]*\)$/\1/p' "$manual" | sort >"$tree/told"
+	[ -s "$tree/options" ] && diff "$tree/options" "$tree/told"
+}
+
+# Its own references and those to manuals that are not installed here apart.
+manual_is_clean() {
+	mandoc -Tlint -W style "$manual" 2>&1 | grep -v -e 'referenced manual not found' -e 'outdated mandoc.db' >"$tree/lint"
+	man --warnings -E UTF-8 -l -Tutf8 -Z "$manual" 2>>"$tree/lint" >/dev/null
+	cat "$tree/lint"
+	[ ! -s "$tree/lint" ]
+}
+
+# ---- the installed tree ----
+
 from_tree() {
 	PKG_CONFIG_PATH=$tree$LIBDIR/pkgconfig PKG_CONFIG_SYSROOT_DIR=$tree $PKG_CONFIG "$@"
 }
@@ -88,6 +126,14 @@ program() {
 	if [ "$linking" = shared ]; then [ "$uses" -gt 0 ]; else [ "$uses" -eq 0 ]; fi
 }
 
+# As its first lines say.
+example() {
+	# Unquoted on purpose.
+	${CC:-cc} ${CFLAGS:-} -Wall -Wextra -Werror "$tree$EXAMPLESDIR/$1.c" $(from_tree --cflags --libs "$2") -o "$tree/program" || return
+	grep -q "^ \*   cc $1.c \$(pkg-config --cflags --libs $2) -o $1\$" "$tree$EXAMPLESDIR/$1.c" || return
+	LD_LIBRARY_PATH=$tree$LIBDIR "$tree/program" 2>&1 | grep "^usage: $1 "
+}
+
 installed_version() {
 	[ "$(from_tree --modversion "$1")" = "$VERSION" ]
 }
@@ -104,6 +150,14 @@ for library in logbroker logbroker-event; do
 	expect "name_of_$library" named .libs/lib$library.so lib$library.so.0
 done
 expect liblogbroker_needs_libc_alone needs_only .libs/liblogbroker.so libc.so.6
+expect manual_has_the_functions manual_has_the_functions
+expect manual_has_the_codes manual_has_the_codes
+expect manual_has_the_options manual_has_the_options
+if command -v mandoc >/dev/null && command -v man >/dev/null; then
+	expect manual_is_clean manual_is_clean
+else
+	echo "no mandoc or no man: the manual was not looked at"
+fi
 
 cat >"$tree/plain.c" <<'C'
 #include <logbroker.h>
@@ -137,6 +191,10 @@ for linking in shared static; do
 	expect "c_$linking" program plain liblogbroker $linking ${CC:-cc} -std=c11
 	expect "c_event_$linking" program event liblogbroker-event $linking ${CC:-cc} -std=c11
 done
+expect manual_is_installed [ -s "$tree$MANDIR/man3/liblogbroker.3" ]
+expect example_produce example produce liblogbroker
+expect example_follow example follow liblogbroker
+expect example_relay example relay liblogbroker-event
 case ${CC:-cc} in
 *clang*) cxx=clang++ ;;
 *) cxx=g++ ;;
