@@ -32,10 +32,7 @@ fail(struct lb_subscription *subscription, int code, int32_t partition, const ch
 	const char *topic = subscription->setting.topic;
 	struct lb_error error;
 
-	if (partition >= 0)
-		lb_error_set(&error, code, topic, partition, -1, "%s/%d: %s", topic, (int)partition, why);
-	else
-		lb_error_set(&error, code, topic, -1, -1, "%s: %s", topic, why);
+	lb_error_set(&error, code, topic, partition, -1, "%s/%d: %s", topic, (int)partition, why);
 	lb_cursor_fail(&subscription->readers[0]->cursor, &error);
 }
 
@@ -132,9 +129,6 @@ lb_placing_take(struct lb_subscription *subscription)
 	const struct lb_topic_metadata *topic = lb_metadata_find(metadata, subscription->setting.topic);
 
 	subscription->readers[0]->metadata = NULL;
-	if (topic != NULL)
-		take_topic(subscription, metadata, topic);
-	else if (!subscription->placed)
-		fail(subscription, LB_BAD_ANSWER, -1, "the broker's METADATA does not have the topic that was asked for");
+	take_topic(subscription, metadata, topic);
 	lb_metadata_free(metadata);
 }

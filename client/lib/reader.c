@@ -213,7 +213,7 @@ find_again(struct lb_reader *reader, const struct lb_metadata *metadata)
 {
 	const struct lb_topic_metadata *topic = lb_metadata_find(metadata, reader->setting->topic);
 
-	if (topic != NULL && reader->cursor.partition < topic->partition_count)
+	if (reader->cursor.partition < topic->partition_count)
 		lb_cursor_found(&reader->cursor, &topic->partitions[reader->cursor.partition], clock_now_ns());
 	else
 		lb_cursor_refused(&reader->cursor, LB_UNKNOWN_TOPIC_OR_PARTITION, clock_now_ns());

@@ -39,7 +39,7 @@ enum lb_reader_look { LB_LOOK_NO, LB_LOOK_NOW, LB_LOOK_LATER };
 struct lb_reader {
 	const struct lb_reader_setting *setting;
 	struct lb_cursor cursor;	/* its partition is -1 until the subscription has been placed */
-	struct lb_metadata *metadata;	/* the subscription's to look at, and to free; NULL = none came */
+	struct lb_metadata *metadata;	/* with the topic in it: the subscription's to look at, and to free; NULL = none came */
 	bool first;
 	enum lb_reader_look look;
 	/* the connection */
