@@ -60,30 +60,6 @@ watch(struct lb_link *link)
 	link->watched_events = wants.events;
 }
 
-static void
-begin_to_connect(struct lb_link *link, int64_t now_ns)
-{
-	if (lb_connection_open(&link->connection, link->producer->address, NULL, &link->failure) == LB_OK) {
-		watch(link);
-		return;
-	}
-	link->connection = NULL;
-	lb_backoff_failed(&link->backoff, now_ns);
-}
-
-bool
-lb_link_usable(struct lb_link *link, int64_t now_ns)
-{
-	if (link->connection == NULL && now_ns >= link->backoff.due_ns)
-		begin_to_connect(link, now_ns);
-	if (link->connection == NULL || link->silent || !lb_connection_is_open(link->connection))
-		return false;
-	if (!link->opened && link->was_lost)
-		lb_groups_ask(link->producer, link->connection);
-	link->opened = true;
-	return true;
-}
-
 void
 lb_link_drop(struct lb_link *link)
 {
@@ -119,6 +95,31 @@ lb_link_process(struct lb_link *link, int64_t now_ns)
 	}
 	link->failure = *failure;
 	lose(link, now_ns);
+}
+
+static void
+begin_to_connect(struct lb_link *link, int64_t now_ns)
+{
+	if (lb_connection_open(&link->connection, link->producer->address, NULL, &link->failure) == LB_OK) {
+		/* It may have failed already, with nothing to wait for. */
+		lb_link_process(link, now_ns);
+		return;
+	}
+	link->connection = NULL;
+	lb_backoff_failed(&link->backoff, now_ns);
+}
+
+bool
+lb_link_usable(struct lb_link *link, int64_t now_ns)
+{
+	if (link->connection == NULL && now_ns >= link->backoff.due_ns)
+		begin_to_connect(link, now_ns);
+	if (link->connection == NULL || link->silent || !lb_connection_is_open(link->connection))
+		return false;
+	if (!link->opened && link->was_lost)
+		lb_groups_ask(link->producer, link->connection);
+	link->opened = true;
+	return true;
 }
 
 void
