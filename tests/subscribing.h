@@ -1,6 +1,6 @@
 /*
- * A subscription under test, by handler or by lb_subscription_next, and everything that it delivers: checked for order, counted. Uses
- * the library by its public header only.
+ * A subscription under test, by handler or by lb_subscription_next, and everything that it delivers: checked for order,
+ * counted. Uses the library by its public header only.
  */
 #ifndef TESTS_SUBSCRIBING_H
 #define TESTS_SUBSCRIBING_H

@@ -845,7 +845,7 @@ take_time(struct subscribing *one, const struct lb_batch *batch)
 	return 0;
 }
 
-/* All partitions get more than is read of them, and have mostly answered by the time of the next turn: they get about equally many. */
+/* All get more than is read of them, and have mostly answered by the time of the next turn: they get about equally many. */
 START_TEST(C01_endless_partitions_starve_nobody)
 {
 	begin(3, true, _i);

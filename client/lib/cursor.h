@@ -1,14 +1,17 @@
 /*
- * Where a subscription stands in one partition, and what follows from what the broker says: the next question, a batch, the end or an
- * error. Pure: no socket, no clock of its own, so that planned answers test it.
+ * Where a subscription stands in one partition, and what follows from what the broker says: the next question, a batch, the
+ * end or an error. Pure: no socket, no clock of its own, so that planned answers test it.
  *
  *              | METADATA: found            | FETCH: fetched            | refused
- *   -----------+----------------------------+---------------------------+-------------------------------------------------
- *   UNPLACED   | start and stop -> FETCHING | -                         | STORAGE_FAILURE: again for 10 s; else -> FAILED
- *   FETCHING   | -                          | a batch; -> ENDED, FAILED | OFFSET_OUT_OF_RANGE -> MISPLACED; version 2: again as
- *              |                            |                           | version 1; STORAGE_FAILURE: again for 10 s; else -> FAILED
- *   MISPLACED  | the gap's policy ->        | -                         | STORAGE_FAILURE: again for 10 s; else -> FAILED
- *              | FETCHING, ENDED, FAILED    |                           |
+ *   -----------+----------------------------+---------------------------+----------------------------------------
+ *   UNPLACED   | start and stop -> FETCHING | -                         | STORAGE_FAILURE: again for 10 s;
+ *              |                            |                           | else -> FAILED
+ *   FETCHING   | -                          | a batch; -> ENDED, FAILED | OFFSET_OUT_OF_RANGE -> MISPLACED;
+ *              |                            |                           | version 2: again as version 1;
+ *              |                            |                           | STORAGE_FAILURE: again for 10 s;
+ *              |                            |                           | else -> FAILED
+ *   MISPLACED  | the gap's policy ->        | -                         | STORAGE_FAILURE: again for 10 s;
+ *              | FETCHING, ENDED, FAILED    |                           | else -> FAILED
  *   ENDED      | -                          | -                         | -
  *   FAILED     | -                          | -                         | -
  *
@@ -52,8 +55,8 @@ enum lb_question lb_cursor_wants(const struct lb_cursor *cursor);
 void lb_cursor_fetch(const struct lb_cursor *cursor, struct lb_fetch *fetch);
 
 /*
- * UNPLACED only: METADATA has said where the log begins and ends. kept_offset: a checkpoint's, which goes before the start; -1 = none.
- * start is options->start, but for a partition that the topic has only got since.
+ * UNPLACED only: METADATA has said where the log begins and ends. kept_offset: a checkpoint's, which goes before the start;
+ * -1 = none. start is options->start, but for a partition that the topic has only got since.
  */
 void lb_cursor_place(struct lb_cursor *cursor, const struct lb_partition_metadata *found, enum lb_start start,
     int64_t kept_offset, int64_t now_ns);

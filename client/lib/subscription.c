@@ -280,13 +280,14 @@ lb_subscription_seek(struct lb_subscription *subscription, int32_t partition, in
 {
 	struct lb_reader *reader = lb_subscription_reader(subscription, partition);
 	const char *topic = subscription->setting.topic;
+	bool known = subscription->placed && (reader == NULL || reader->cursor.state != LB_CURSOR_UNPLACED);
 
 	if (offset < 0)
 		return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, offset, "%s/%d: cannot seek to offset %" PRId64,
 		    topic, (int)partition, offset);
-	if (reader == NULL || reader->cursor.state == LB_CURSOR_UNPLACED)
+	if (!known || reader == NULL)
 		return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, offset, "%s/%d: %s", topic, (int)partition,
-		    subscription->placed && reader == NULL ? "no such partition is subscribed to" : "cannot seek before the topic's partitions are known");
+		    known ? "no such partition is subscribed to" : "cannot seek before the topic's partitions are known");
 	lb_reader_seek(reader, offset, reader == subscription->out);
 	subscription->stopped = false;
 	lb_source_changed(&subscription->source);

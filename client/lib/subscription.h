@@ -1,6 +1,6 @@
 /*
- * A subscription, as the files that make it up see it: subscription.c (its life, its calls), placing.c (which partitions, from where),
- * turns.c (batches out, and back).
+ * A subscription, as the files that make it up see it: subscription.c (its life, its calls), placing.c (which partitions, from
+ * where), turns.c (batches out, and back).
  */
 #ifndef CLIENT_LIB_SUBSCRIPTION_H
 #define CLIENT_LIB_SUBSCRIPTION_H
