@@ -725,7 +725,10 @@ START_TEST(a_slow_peer_makes_submits_wait)
 	}
 	peer_send(&peer, answers.data, answers.length);
 	await_completion(connection, &seen[1]);
-	submit_produce(connection, LB_ACK_WRITTEN, LARGE_BYTES, &seen[2]);
+	for (int i = 2; i < 4; i++)
+		submit_produce(connection, LB_ACK_WRITTEN, LARGE_BYTES, &seen[i]);
+	ck_assert_int_eq(lb_connection_submit_produce(connection, "t", 0, LB_ACK_WRITTEN, &record, 1, completion_produced,
+	    &seen[9], NULL), LB_WOULD_BLOCK);
 	ck_assert_int_eq(seen[9].times, 0);
 	close_both();
 	expect_code(&seen[2], LB_CLOSED);
