@@ -186,6 +186,9 @@ START_TEST(an_address_that_is_silent_is_given_up)
 
 	peer_listen_at(&deaf, 2, peer_port(&peer));
 	peer_fill_backlog(&deaf, fillers);
+	open_several("21", 60000);
+	ck_assert_int_le(lb_source_wants(lb_connection_source(connection)).timeout_ms, 30000);
+	lb_connection_free(connection);
 	open_several("21", 600);
 	first = lb_source_wants(lb_connection_source(connection)).fd;
 	ck_assert_int_ge(first, 0);

@@ -126,6 +126,7 @@ loss_of(int kind, int code)
 START_TEST(requests_are_answered_in_their_order)
 {
 	struct wire_bytes answers = { 0 };
+	struct peer_request before = { .id = -1 };
 
 	open_for(5000);
 	for (int i = 0; i < 6; i++)
@@ -133,6 +134,8 @@ START_TEST(requests_are_answered_in_their_order)
 	for (int i = 0; i < 6; i++) {
 		struct peer_request request = peer_take(&peer);
 
+		ck_assert_int_ne(request.id, before.id);
+		before = request;
 		ck_assert_int_eq(request.api, i % KINDS + 1);
 		peer_put_good(&answers, &request);
 	}
@@ -845,6 +848,8 @@ START_TEST(a_finished_connection_sends_what_it_has_and_ends)
 	if (_i == 0) {
 		peer_take(&peer);
 		expect_code(&seen[0], LB_OK);
+	} else {
+		peer.source = NULL;	/* it needs no turn for that */
 	}
 	peer_wait_end(&peer);
 	ck_assert_ptr_null(lb_connection_failure(connection));
