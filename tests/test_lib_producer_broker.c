@@ -149,7 +149,7 @@ START_TEST(C07_batch_is_contiguous_and_told)
 	int fd;
 
 	for (int i = 0; i < 50; i++)
-		records[i] = (struct lb_payload){ "0123456789" + i % 10, 1 };
+		records[i] = (struct lb_payload){ &"0123456789"[i % 10], 1 };
 	start(NULL);
 	ck_assert_int_eq(lb_topic_send_to(topic, 1, "before", 6, note, &before, &error), LB_OK);
 	ck_assert_int_eq(lb_topic_send_batch(topic, 1, records, 50, note, &batch, &error), LB_OK);
