@@ -703,6 +703,34 @@ START_TEST(C04_a_seek_inside_takes_the_place_of_the_next_offset)
 END_TEST
 
 static int
+seek_and_fail(struct subscribing *one, const struct lb_batch *batch)
+{
+	if (batch->base_offset != 0 || one->stops > 0)
+		return 0;
+	ck_assert_int_eq(lb_subscription_seek(one->subscription, 0, 15, NULL), LB_OK);
+	one->next[0] = 15;
+	return -1;
+}
+
+START_TEST(C04_a_seek_inside_a_handler_that_fails)
+{
+	begin(2, true, false);
+	append(0, 20, 30);
+	by.options.max_bytes = 10 * 38;
+	by.handle = seek_and_fail;
+	open_it();
+	ck_assert_int_eq(subscribing_until_stop(&by), LB_HANDLER_FAILED);
+	ck_assert_int_eq(by.error.offset, 0);
+	ck_assert_int_eq(lb_subscription_position(by.subscription, 0), 15);
+	/* The other partition's seek lets both go on. */
+	subscribing_seek(&by, 1, 0);
+	subscribing_until(&by, 15);
+	ck_assert_int_eq(by.next[0], 20);
+	end();
+}
+END_TEST
+
+static int
 pause_inside(struct subscribing *one, const struct lb_batch *batch)
 {
 	(void)batch;
@@ -1012,6 +1040,7 @@ suite(void)
 	tcase_add_test(tc, C04_a_handler_that_fails_gets_it_again);
 	tcase_add_loop_test(tc, C04_checkpoints_that_fail, 0, 2);
 	tcase_add_loop_test(tc, C04_a_seek_inside_takes_the_place_of_the_next_offset, 0, 2);
+	tcase_add_test(tc, C04_a_seek_inside_a_handler_that_fails);
 	tcase_add_test(tc, C05_paused_inside);
 	tcase_add_test(tc, freed_inside_a_callback);
 	tcase_add_test(tc, freed_by_a_checkpoint_inside_next);
