@@ -265,7 +265,7 @@ struct lb_fetch {
 	const char *topic;
 	int32_t partition;
 	int64_t offset;
-	int32_t max_bytes;	/* at least 1; the broker clamps it to LB_FETCH_MAX_BYTES */
+	int32_t max_bytes;	/* at least 1; the broker clamps it to LB_FETCH_MAX_BYTES. A record takes 8 bytes (LB_PLAIN: 4) above its payload */
 	int32_t max_wait_ms;	/* 0: answer at once */
 	int32_t min_bytes;	/* 0 to max_bytes */
 };
