@@ -306,6 +306,25 @@ START_TEST(a_fetched_payload_stays_until_the_next_call)
 }
 END_TEST
 
+/* Submits are refused by then; a call that waits anyway is not. */
+START_TEST(a_synchronous_call_is_accepted_above_the_limit_of_memory)
+{
+	struct lb_connection_options options = { .timeout_ms = 30000, .memory_bytes = 0 };
+	struct script script;
+	struct lb_produced produced;
+
+	start_script(&script, 2, 2);
+	completion_init(&seen[0]);
+	ck_assert_int_eq(lb_connection_open(&connection, peer.address, &options, NULL), LB_OK);
+	submit_fetch(connection, 0, &seen[0]);
+	ck_assert_int_eq(lb_connection_submit_fetch(connection, &a_fetch, completion_fetched, &seen[1], NULL), LB_WOULD_BLOCK);
+	ck_assert_int_eq(lb_connection_produce(connection, "t", 0, LB_ACK_WRITTEN, &one_record, 1, &produced, NULL), LB_OK);
+	ck_assert_int_eq(seen[0].times, 1);
+	lb_connection_free(connection);
+	pthread_join(script.thread, NULL);
+}
+END_TEST
+
 /* A foreign callback frees the connection under a synchronous call. _i: the call's kind. */
 START_TEST(freed_inside_a_synchronous_call)
 {
@@ -497,6 +516,7 @@ promises_suite(void)
 	tcase_add_test(frees, freeing_null_is_nothing);
 	tcase_add_test(calls, synchronous_calls_complete_what_else_is_outstanding);
 	tcase_add_test(calls, a_fetched_payload_stays_until_the_next_call);
+	tcase_add_test(calls, a_synchronous_call_is_accepted_above_the_limit_of_memory);
 	tcase_add_loop_test(calls, freed_inside_a_synchronous_call, 0, KINDS);
 	tcase_add_test(calls, synchronous_calls_end_with_their_deadline);
 	tcase_add_test(calls, inside_a_callback_operations_are_submitted_and_nothing_waits);
