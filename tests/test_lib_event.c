@@ -148,7 +148,7 @@ START_TEST(the_loop_follows_descriptors_from_address_to_address)
 	peer_fill_backlog(&deaf, fillers);
 	resolver_set_order("21");
 	snprintf(address, sizeof(address), "several.test:%d", peer_port(&peer));
-	connection = open_attached(address, 400);
+	connection = open_attached(address, 3000);
 	submit_fetch(connection, 30000, &seen[0]);
 	loop_until(&seen[0]);
 	ck_assert_int_eq(seen[0].code, LB_OK);
