@@ -107,19 +107,6 @@ put_offset_text(struct output *output, int64_t offset)
 }
 
 static void
-put_payload_json(struct output *output, const uint8_t *payload, size_t size)
-{
-	if (text_is_utf8(payload, size)) {
-		output_print(output, ",\"payload\":");
-		text_put_json(output, payload, size);
-		return;
-	}
-	output_print(output, ",\"payload_base64\":\"");
-	text_put_base64(output, payload, size);
-	output_print(output, "\"");
-}
-
-static void
 put_record_text(struct dump *dump, const struct file *file, const struct walk_step *step)
 {
 	struct output *output = &dump->output;
@@ -148,8 +135,10 @@ put_record_json(struct dump *dump, const struct file *file, const struct walk_st
 	    step->bytes - (int64_t)header);
 	if (file->format == RECORD_CRC32C)
 		output_print(output, ",\"crc32c\":\"%08" PRIx32 "\"", bytes_get_u32(step->record + 4));
-	if (dump->options->payload)
-		put_payload_json(output, step->record + header, (size_t)step->bytes - header);
+	if (dump->options->payload) {
+		output_put(output, ",", 1);
+		text_put_payload(output, step->record + header, (size_t)step->bytes - header);
+	}
 }
 
 static void

@@ -14,9 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/json.h"
 #include "common/bytes.h"
 
-enum { FRAMING_BUFFER_BYTES = 512 * 1024, FRAMING_LENGTH_BYTES = 4 };
+enum {
+	FRAMING_BUFFER_BYTES = 512 * 1024,
+	FRAMING_LENGTH_BYTES = 4,
+	FRAMING_ESCAPE_BYTES = 6,		/* \uXXXX for one byte */
+	FRAMING_REST_BYTES = 64 * 1024,		/* what else than the payload stands in a line of JSON */
+};
 
 struct framing_reader {
 	enum framing framing;
@@ -24,6 +30,7 @@ struct framing_reader {
 	bool ended;
 	uint8_t *buffer;
 	size_t max_bytes;
+	size_t piece_max_bytes;	/* of what one record may be in the input, without a length ahead of it or a delimiter behind */
 	size_t capacity, start, end;
 	size_t scanned;		/* bytes from start on that are known to hold no delimiter */
 	int64_t position;	/* of `start` in the input */
@@ -35,7 +42,7 @@ static const uint8_t newline = '\n', nul = '\0';
 int
 framing_parse(const char *name)
 {
-	static const char *const names[] = { "lines", "nul", "len32", "none" };
+	static const char *const names[] = { "lines", "nul", "len32", "none", "jsonl" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (strcmp(name, names[i]) == 0)
@@ -54,6 +61,7 @@ framing_open(enum framing framing, int fd, size_t max_bytes)
 	reader->framing = framing;
 	reader->fd = fd;
 	reader->max_bytes = max_bytes;
+	reader->piece_max_bytes = framing == FRAMING_JSONL ? max_bytes * FRAMING_ESCAPE_BYTES + FRAMING_REST_BYTES : max_bytes;
 	reader->capacity = FRAMING_BUFFER_BYTES;
 	reader->buffer = malloc(reader->capacity);
 	if (reader->buffer == NULL) {
@@ -99,11 +107,11 @@ too_large(struct framing_reader *reader)
 	    (long long)reader->position, reader->max_bytes);
 }
 
-/* Room behind `end`. A buffer of max_bytes and a length or delimiter always suffices. */
+/* Room behind `end`. A buffer of piece_max_bytes and a length or delimiter always suffices. */
 static bool
 make_room(struct framing_reader *reader)
 {
-	size_t largest = reader->max_bytes + FRAMING_LENGTH_BYTES;
+	size_t largest = reader->piece_max_bytes + FRAMING_LENGTH_BYTES;
 	size_t larger = reader->capacity * 2 < largest ? reader->capacity * 2 : largest;
 	uint8_t *grown;
 
@@ -164,12 +172,45 @@ hand_out(struct framing_reader *reader, struct framing_record *record, size_t ah
 	return FRAMING_RECORD;
 }
 
+/* Looks for the piece up to a delimiter, or to the input's end (*terminated false): `size` bytes from `start` on. */
 static enum framing_result
-hand_out_piece(struct framing_reader *reader, struct framing_record *record, const uint8_t *delimiter, size_t size)
+find_piece(struct framing_reader *reader, uint8_t delimiter, size_t *size, bool *terminated)
 {
+	for (;;) {
+		const uint8_t *from = reader->buffer + reader->start;
+		size_t left = reader->end - reader->start;
+		const uint8_t *found = left == reader->scanned ? NULL :
+		    memchr(from + reader->scanned, delimiter, left - reader->scanned);
+		enum framing_result result;
+
+		*size = found != NULL ? (size_t)(found - from) : left;
+		*terminated = found != NULL;
+		if (found != NULL)
+			return FRAMING_RECORD;
+		reader->scanned = left;
+		if (left > reader->piece_max_bytes)
+			return too_large(reader);
+		result = fill(reader);
+		if (result == FRAMING_END && left > 0)
+			return FRAMING_RECORD;
+		if (result != FRAMING_RECORD)
+			return result;
+	}
+}
+
+static enum framing_result
+next_delimited(struct framing_reader *reader, struct framing_record *record, const uint8_t *delimiter)
+{
+	size_t size;
+	bool terminated;
+	enum framing_result result = find_piece(reader, *delimiter, &size, &terminated);
+
+	if (result != FRAMING_RECORD)
+		return result;
 	if (size > reader->max_bytes)
 		return too_large(reader);
-	hand_out(reader, record, 0, size, size + 1);
+	hand_out(reader, record, 0, size, size + terminated);
+	record->unterminated = !terminated;
 	if (size == 0) {
 		record->payload = delimiter;
 		record->size = 1;
@@ -178,38 +219,22 @@ hand_out_piece(struct framing_reader *reader, struct framing_record *record, con
 }
 
 static enum framing_result
-hand_out_rest(struct framing_reader *reader, struct framing_record *record)
+next_jsonl(struct framing_reader *reader, struct framing_record *record)
 {
-	size_t left = reader->end - reader->start;
+	size_t size, at;
+	bool terminated;
+	enum framing_result result = find_piece(reader, newline, &size, &terminated);
+	const char *problem;
 
-	if (left == 0)
-		return FRAMING_END;
-	hand_out(reader, record, 0, left, left);
-	record->unterminated = true;
-	return FRAMING_RECORD;
-}
-
-static enum framing_result
-next_delimited(struct framing_reader *reader, struct framing_record *record, const uint8_t *delimiter)
-{
-	for (;;) {
-		const uint8_t *from = reader->buffer + reader->start;
-		size_t left = reader->end - reader->start;
-		const uint8_t *found = left == reader->scanned ? NULL :
-		    memchr(from + reader->scanned, *delimiter, left - reader->scanned);
-		enum framing_result result;
-
-		if (found != NULL)
-			return hand_out_piece(reader, record, delimiter, (size_t)(found - from));
-		reader->scanned = left;
-		if (left > reader->max_bytes)
-			return too_large(reader);
-		result = fill(reader);
-		if (result == FRAMING_END)
-			return hand_out_rest(reader, record);
-		if (result != FRAMING_RECORD)
-			return result;
-	}
+	if (result != FRAMING_RECORD)
+		return result;
+	problem = json_read_record(reader->buffer + reader->start, size, &record->payload, &record->size, &at);
+	if (problem != NULL)
+		return bad(reader, "%s, at byte %lld", problem, (long long)(reader->position + (int64_t)at));
+	if (record->size > reader->max_bytes)
+		return too_large(reader);
+	return hand_out(reader, record, (size_t)(record->payload - reader->buffer) - reader->start, record->size,
+	    size + terminated);
 }
 
 static enum framing_result
@@ -266,6 +291,8 @@ next_whole(struct framing_reader *reader, struct framing_record *record)
 enum framing_result
 framing_next(struct framing_reader *reader, struct framing_record *record)
 {
+	if (reader->problem[0] != '\0')
+		return FRAMING_BAD;
 	switch (reader->framing) {
 	case FRAMING_LINES:
 		return next_delimited(reader, record, &newline);
@@ -273,6 +300,8 @@ framing_next(struct framing_reader *reader, struct framing_record *record)
 		return next_delimited(reader, record, &nul);
 	case FRAMING_LEN32:
 		return next_len32(reader, record);
+	case FRAMING_JSONL:
+		return next_jsonl(reader, record);
 	case FRAMING_NONE:
 		break;
 	}
@@ -302,6 +331,7 @@ framing_put(uint8_t *to, enum framing framing, const uint8_t *payload, size_t si
 		to = bytes_put_i32(to, (int32_t)size);
 		break;
 	case FRAMING_NONE:
+	case FRAMING_JSONL:
 		break;
 	}
 	memcpy(to, payload, size);

@@ -22,9 +22,10 @@ enum framing {
 	FRAMING_NUL,
 	FRAMING_LEN32,
 	FRAMING_NONE,
+	FRAMING_JSONL,
 };
 
-/* "lines", "nul", "len32", "none" to an enum framing; -1 when it is none of them. */
+/* "lines", "nul", "len32", "none", "jsonl" to an enum framing; -1 when it is none of them. */
 int framing_parse(const char *name);
 
 enum framing_result {
@@ -38,7 +39,7 @@ struct framing_record {
 	const uint8_t *payload;	/* valid until the next call; size bytes, at least 1 */
 	size_t size;
 	int64_t position;	/* of its first byte, the framing included, in the input */
-	bool unterminated;	/* the input's last piece, without its delimiter */
+	bool unterminated;	/* lines, nul: the input's last piece, without its delimiter */
 };
 
 struct framing_reader;
@@ -56,7 +57,7 @@ const char *framing_problem(const struct framing_reader *reader);
 
 enum { FRAMING_OVERHEAD_BYTES = 4 };
 
-/* Writes a record the way `framing` has it: at most size + FRAMING_OVERHEAD_BYTES bytes. Returns the byte behind. */
+/* Writes a record the way `framing` (other than jsonl) has it: at most size + FRAMING_OVERHEAD_BYTES bytes. Returns the byte behind. */
 uint8_t *framing_put(uint8_t *to, enum framing framing, const uint8_t *payload, size_t size);
 
 #endif

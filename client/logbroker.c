@@ -15,23 +15,31 @@ static const struct verb verbs[] = {
 	    "  logbroker produce events < events.txt\n"
 	    "  tail -F app.log | logbroker produce -p 0 app-log\n"
 	    "  logbroker produce --key-delim : -a forced orders orders.txt\n"
-	    "  logbroker produce --framing none -k thumb images cat.jpg dog.jpg\n",
+	    "  logbroker produce --framing none -k thumb images cat.jpg dog.jpg\n"
+	    "  logbroker consume -o jsonl events/0 | logbroker produce --framing jsonl -p 0 copy\n",
 	    VERB_PRODUCE, 1, INT32_MAX, verb_produce },
 	{ "consume", "TOPIC[/PARTITION]", "write records to standard output: all that are there, then end",
 	    "  logbroker consume events/0 > copy.txt\n"
 	    "  logbroker consume --from -10 events/0\n"
-	    "  logbroker consume --from 1000 --to 2000 events/0\n",
+	    "  logbroker consume --from 1000 --to 2000 -o jsonl events/0\n"
+	    "  logbroker consume --checkpoint /var/lib/job/events events | job\n",
 	    VERB_CONSUME, 1, 1, verb_consume },
 	{ "replay", "TOPIC[/PARTITION]", "the same as consume",
 	    "  logbroker replay --framing len32 events/0 > copy.len32\n",
 	    VERB_REPLAY, 1, 1, verb_consume },
 	{ "follow", "TOPIC[/PARTITION]", "write records to standard output as they come, for ever",
 	    "  logbroker follow events | grep ERROR\n"
-	    "  logbroker follow --from earliest -n 1 events\n",
+	    "  logbroker follow --from earliest -n 1 events\n"
+	    "  logbroker follow --checkpoint /var/lib/job/events events | job\n",
 	    VERB_FOLLOW, 1, 1, verb_consume },
+	{ "tail", "TOPIC[/PARTITION]", "write the last records to standard output",
+	    "  logbroker tail events\n"
+	    "  logbroker tail -n 100 -f events/0\n",
+	    VERB_TAIL, 1, 1, verb_consume },
 	{ "topics", "[TOPIC...]", "list partitions with their ends",
 	    "  logbroker topics\n"
-	    "  logbroker topics events orders\n",
+	    "  logbroker topics -o json events orders\n"
+	    "  logbroker topics --checkpoint /var/lib/job/events\n",
 	    VERB_TOPICS, 0, INT32_MAX, verb_topics },
 	{ "ping", "", "ask the broker for a sign of life, and say how long it took",
 	    "  logbroker -b unix:/run/logbroker/broker.sock --timeout 2s ping\n",
@@ -49,7 +57,6 @@ static const struct verb verbs[] = {
 	    "  logbroker repair /var/lib/logbroker\n"
 	    "  logbroker repair --apply /var/lib/logbroker/events-0\n",
 	    VERB_REPAIR, 1, INT32_MAX, verb_repair },
-	{ .name = "tail" },
 	{ .name = "status" },
 	{ .name = "bench" },
 	{ .name = "restart-worker" },

@@ -4,15 +4,15 @@
  */
 #include "client/options.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/address.h"
 #include "client/tool.h"
 #include "common/clock.h"
 #include "common/record.h"
+
+enum { LINGER_MAX_MS = 60000, TIMEOUT_MS = 30000, LINGER_MS = 5, TAIL_RECORDS = 10, BATCH_RECORDS_MAX = 1000000 };
 
 static const char not_supported[] = "not supported in this version";
 
@@ -79,8 +79,20 @@ find_word(const char *const *words, const char *word)
 static const char *
 set_address(struct options *options, const char *value)
 {
-	options->address = value;
-	return address_problem(value);
+	options->address = value;	/* the library tells what is wrong with it */
+	return NULL;
+}
+
+/* A time in whole milliseconds, rounded up; a number without a unit has the first one. Returns 0, or -1. */
+static int
+read_time(const char *value, const struct unit *units, size_t count, int *ms)
+{
+	int64_t ns;
+
+	if (read_with_unit(value, units, count, &ns) != 0 || ns > INT32_MAX / 4 * (int64_t)CLOCK_NS_PER_MS)
+		return -1;
+	*ms = (int)((ns + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS);
+	return 0;
 }
 
 static const char *
@@ -95,9 +107,24 @@ set_timeout(struct options *options, const char *value)
 		{ "d", 86400 * (int64_t)CLOCK_NS_PER_S },
 	};
 
-	if (read_with_unit(value, units, sizeof(units) / sizeof(units[0]), &options->timeout_ns) != 0 ||
-	    options->timeout_ns == 0)
-		return "must be a time above 0: a number of seconds, or a number with us, ms, s, min, h or d";
+	if (read_time(value, units, sizeof(units) / sizeof(units[0]), &options->timeout_ms) != 0 || options->timeout_ms == 0)
+		return "must be a time above 0, up to 6 days: a number of seconds, or a number with us, ms, s, min, h or d";
+	return NULL;
+}
+
+static const char *
+set_linger(struct options *options, const char *value)
+{
+	static const struct unit units[] = {
+		{ "ms", CLOCK_NS_PER_MS },
+		{ "us", CLOCK_NS_PER_US },
+		{ "s", CLOCK_NS_PER_S },
+		{ "min", 60 * (int64_t)CLOCK_NS_PER_S },
+	};
+
+	if (read_time(value, units, sizeof(units) / sizeof(units[0]), &options->linger_ms) != 0 ||
+	    options->linger_ms > LINGER_MAX_MS)
+		return "must be a time up to 1min: a number of milliseconds, or a number with us, ms, s or min";
 	return NULL;
 }
 
@@ -141,12 +168,13 @@ set_key_delimiter(struct options *options, const char *value)
 static const char *
 set_ack(struct options *options, const char *value)
 {
-	static const char *const acks[] = { "none", "written", "forced", NULL };
+	static const char *const acks[] = { [LB_ACK_NONE] = "none", [LB_ACK_WRITTEN] = "written",
+		[LB_ACK_FORCED] = "forced", NULL };
 	int ack = find_word(acks, value);
 
 	if (ack < 0)
 		return "must be none, written or forced";
-	options->ack = (enum codec_ack)ack;
+	options->ack = (enum lb_ack)ack;
 	return NULL;
 }
 
@@ -156,8 +184,9 @@ set_framing(struct options *options, const char *value)
 	int framing = framing_parse(value);
 
 	if (framing < 0)
-		return "must be lines, nul, len32 or none";
+		return "must be lines, nul, len32, jsonl or none";
 	options->framing = (enum framing)framing;
+	options->framed = true;
 	return NULL;
 }
 
@@ -166,8 +195,8 @@ set_batch_records(struct options *options, const char *value)
 {
 	int64_t number;
 
-	if (read_whole_number(value, INT32_MAX, &number) != 0 || number == 0)
-		return "must be a number of records, 1 or more";
+	if (read_whole_number(value, BATCH_RECORDS_MAX, &number) != 0 || number == 0)
+		return "must be a number of records, 1 to 1000000";
 	options->batch_records = (int32_t)number;
 	return NULL;
 }
@@ -183,17 +212,18 @@ set_offsets(struct options *options, const char *value)
 static const char *
 set_from(struct options *options, const char *value)
 {
-	if (strcmp(value, "checkpoint") == 0)
-		return not_supported;
-	if (strcmp(value, "earliest") == 0) {
+	if (strcmp(value, "checkpoint") == 0) {
+		options->from = OPTIONS_FROM_CHECKPOINT;
+	} else if (strcmp(value, "earliest") == 0) {
 		options->from = OPTIONS_FROM_EARLIEST;
 	} else if (strcmp(value, "latest") == 0) {
 		options->from = OPTIONS_FROM_LATEST;
 	} else {
 		options->from = value[0] == '-' ? OPTIONS_FROM_LAST : OPTIONS_FROM_OFFSET;
 		if (read_whole_number(value + (value[0] == '-'), INT64_MAX, &options->from_number) != 0)
-			return "must be earliest, latest, an offset, or -N for the last N records";
+			return "must be earliest, latest, checkpoint, an offset, or -N for the last N records";
 	}
+	options->from_given = true;
 	return NULL;
 }
 
@@ -220,13 +250,36 @@ set_count(struct options *options, const char *value)
 }
 
 static const char *
+set_last(struct options *options, const char *value)
+{
+	if (read_whole_number(value, INT64_MAX - 1, &options->from_number) != 0 || options->from_number == 0)
+		return "must be a number of records, 1 or more";
+	return NULL;
+}
+
+static const char *
+set_following(struct options *options, const char *value)
+{
+	(void)value;
+	options->to = OPTIONS_TO_NEVER;
+	return NULL;
+}
+
+static const char *
+set_checkpoint(struct options *options, const char *value)
+{
+	options->checkpoint = value;
+	return value[0] == '\0' ? "must be a file" : NULL;
+}
+
+static const char *
 set_max_bytes(struct options *options, const char *value)
 {
 	static const struct unit units[] = { { "B", 1 }, { "KiB", 1024 }, { "MiB", 1024 * 1024 } };
 	int64_t bytes;
 
 	if (read_with_unit(value, units, sizeof(units) / sizeof(units[0]), &bytes) != 0 || bytes == 0 ||
-	    bytes > CODEC_FETCH_PAYLOAD_MAX)
+	    bytes > LB_FETCH_MAX_BYTES)
 		return "must be 1 to 8388590 bytes; B, KiB and MiB are units";
 	options->max_bytes = (int32_t)bytes;
 	return NULL;
@@ -235,12 +288,13 @@ set_max_bytes(struct options *options, const char *value)
 static const char *
 set_on_gap(struct options *options, const char *value)
 {
-	static const char *const gaps[] = { "fail", "earliest", "latest", NULL };
+	static const char *const gaps[] = { [LB_GAP_FAIL] = "fail", [LB_GAP_EARLIEST] = "earliest",
+		[LB_GAP_LATEST] = "latest", NULL };
 	int gap = find_word(gaps, value);
 
 	if (gap < 0)
 		return "must be fail, earliest or latest";
-	options->on_gap = (enum options_gap)gap;
+	options->on_gap = (enum lb_gap)gap;
 	return NULL;
 }
 
@@ -270,11 +324,12 @@ set_payload(struct options *options, const char *value)
 	return NULL;
 }
 
+/* With what else dump tells of a record in JSON nobody needs another way to say -o jsonl. */
 static const char *
 set_dump_framing(struct options *options, const char *value)
 {
-	options->framed = true;
-	return set_framing(options, value);
+	return set_framing(options, value) == NULL && options->framing != FRAMING_JSONL ? NULL :
+	    "must be lines, nul, len32 or none";
 }
 
 static const char *
@@ -301,17 +356,21 @@ static const struct option option_table[] = {
 	    "what stands before STRING in a record is its key, and is not sent" },
 	{ "-a", "ACK", VERB_PRODUCE, set_ack, "none, written or forced [written]" },
 	{ "--batch-records", "N", VERB_PRODUCE, set_batch_records, "at most N records in a request" },
-	{ "--linger", "TIME", VERB_PRODUCE, NULL, NULL },
+	{ "--linger", "TIME", VERB_PRODUCE, set_linger, "how long a record may wait for others to go with it [5ms]" },
 	{ "--offsets", NULL, VERB_PRODUCE, set_offsets, "print partition and offset of each acknowledged record" },
-	{ "--from", "WHERE", VERB_READERS, set_from, "earliest, latest, an offset, or -N: the last N [earliest; follow: latest]" },
-	{ "--to", "WHERE", VERB_READERS, set_to, "end (as it is at the start), never, or an offset [end; follow: never]" },
+	{ "-f", NULL, VERB_TAIL, set_following, "go on with what comes, for ever" },
+	{ "-n", "N", VERB_TAIL, set_last, "begin with the last N records of each partition [10]" },
+	{ "--from", "WHERE", VERB_RANGED, set_from,
+	    "earliest, latest, checkpoint, an offset, or -N: the last N [earliest; follow: latest]" },
+	{ "--to", "WHERE", VERB_RANGED, set_to, "end (as it is at the start), never, or an offset [end; follow: never]" },
 	{ "--from", "OFFSET", VERB_DUMP, set_from_offset, "begin with the record at OFFSET" },
-	{ "-n", "MAX", VERB_READERS | VERB_DUMP, set_count, "stop after MAX records" },
-	{ "--checkpoint", "FILE", VERB_READERS | VERB_TOPICS, NULL, NULL },
+	{ "-n", "MAX", VERB_RANGED | VERB_DUMP, set_count, "stop after MAX records" },
+	{ "--checkpoint", "FILE", VERB_READERS, set_checkpoint, "keep the position in FILE; without --from, begin there" },
+	{ "--checkpoint", "FILE", VERB_TOPICS, set_checkpoint, "list the position that is kept in FILE, and the lag" },
 	{ "--max-bytes", "SIZE", VERB_READERS, set_max_bytes, "bytes to ask for at a time [1MiB]" },
 	{ "--on-gap", "WHAT", VERB_READERS, set_on_gap,
 	    "fail, earliest or latest: when the wanted offset is gone [fail]" },
-	{ "--framing", "FRAMING", VERB_PRODUCE | VERB_READERS, set_framing, "lines, nul, len32 or none [lines]" },
+	{ "--framing", "FRAMING", VERB_PRODUCE | VERB_READERS, set_framing, "lines, nul, len32, jsonl or none [lines]" },
 	{ "--payload", NULL, VERB_DUMP, set_payload, "show the payloads too" },
 	{ "--framing", "FRAMING", VERB_DUMP, set_dump_framing,
 	    "write the payloads and nothing else: lines, nul, len32 or none" },
@@ -319,8 +378,7 @@ static const struct option option_table[] = {
 	{ "--apply", NULL, VERB_REPAIR, set_apply, "do it; otherwise the plan is shown and nothing changed" },
 	{ "-b", "ADDR", VERB_ONLINE, set_address, "broker: host:port, [v6]:port or unix:/path [127.0.0.1:9092]" },
 	{ "--timeout", "TIME", VERB_ONLINE, set_timeout, "give up after TIME without progress [30s]" },
-	{ "-o", "FORMAT", VERB_ONLINE, set_output, "text is the only one so far [text]" },
-	{ "-o", "FORMAT", VERB_OFFLINE, set_output, "text, json or jsonl [text]" },
+	{ "-o", "FORMAT", VERB_ALL, set_output, "text, json or jsonl [text]" },
 	{ "--control", "PATH", VERB_ONLINE, NULL, NULL },
 	{ "-h", NULL, VERB_ALL, NULL, "this help" },
 	{ "--version", NULL, VERB_ALL, NULL, "name and version" },
@@ -439,48 +497,59 @@ set_defaults(struct options *options)
 	*options = (struct options){
 		.partition = -1,
 		.format = -1,
-		.ack = CODEC_ACK_WRITTEN,
-		.batch_records = INT32_MAX,
+		.ack = LB_ACK_WRITTEN,
+		.batch_records = BATCH_RECORDS_MAX,
+		.linger_ms = -1,
 		.framing = FRAMING_LINES,
 		.from = OPTIONS_FROM_EARLIEST,
+		.from_unkept = OPTIONS_FROM_EARLIEST,
 		.to = OPTIONS_TO_END,
 		.count = INT64_MAX,
 		.max_bytes = 1024 * 1024,
-		.on_gap = OPTIONS_GAP_FAIL,
+		.on_gap = LB_GAP_FAIL,
 	};
 }
 
-/* `follow` is `consume` with other defaults; what stands on the command line is set afterwards. */
+/* The readers are one with different defaults; what stands on the command line is set afterwards. */
 static void
 set_verb_defaults(const struct verb *verb, struct options *options)
 {
 	if (verb->bit == VERB_FOLLOW) {
-		options->from = OPTIONS_FROM_LATEST;
+		options->from = options->from_unkept = OPTIONS_FROM_LATEST;
 		options->to = OPTIONS_TO_NEVER;
+	}
+	if (verb->bit == VERB_TAIL) {
+		options->from = OPTIONS_FROM_LAST;
+		options->from_number = TAIL_RECORDS;
 	}
 }
 
 static void
-choose_timeout(struct options *options)
-{
-	if (options->timeout_ns == 0)
-		options->timeout_ns = 30 * (int64_t)CLOCK_NS_PER_S;
-}
-
-static enum options_wish
 choose_address(struct options *options)
 {
 	const char *variable = getenv("LOGBROKER_ADDR");
-	const char *problem;
 
-	if (options->address != NULL)
-		return OPTIONS_RUN;
-	options->address = variable != NULL && variable[0] != '\0' ? variable : "127.0.0.1:9092";
-	problem = address_problem(options->address);
-	if (problem == NULL)
-		return OPTIONS_RUN;
-	tool_say("LOGBROKER_ADDR '%s': %s", variable, problem);
-	return OPTIONS_WRONG;
+	if (options->address == NULL)
+		options->address = variable != NULL && variable[0] != '\0' ? variable : "127.0.0.1:9092";
+}
+
+/* What was not given, from what was. */
+static void
+complete(const struct verb *verb, struct options *options)
+{
+	choose_address(options);
+	if (options->timeout_ms == 0)
+		options->timeout_ms = TIMEOUT_MS;
+	if (options->linger_ms < 0)
+		options->linger_ms = options->timeout_ms > LINGER_MS ? LINGER_MS : options->timeout_ms - 1;
+	if (options->checkpoint != NULL && !options->from_given && (verb->bit & VERB_RANGED) != 0)
+		options->from = OPTIONS_FROM_CHECKPOINT;
+	if ((verb->bit & VERB_READERS) == 0)
+		return;
+	if (options->output == OPTIONS_OUTPUT_JSONL)
+		options->framing = FRAMING_JSONL;
+	else if (options->framing == FRAMING_JSONL)
+		options->output = OPTIONS_OUTPUT_JSONL;
 }
 
 /* What is said of two options, or of one and the verb; NULL: nothing is wrong. */
@@ -488,18 +557,27 @@ static const char *
 find_contradiction(const struct verb *verb, const struct options *options)
 {
 	int placements = (options->partition >= 0) + (options->key != NULL) + (options->key_delimiter != NULL);
-	bool offline = (verb->bit & VERB_OFFLINE) != 0;
+	bool offline = (verb->bit & VERB_OFFLINE) != 0, reader = (verb->bit & VERB_READERS) != 0;
+	bool text = options->output == OPTIONS_OUTPUT_TEXT;
 
 	if (placements > 1)
 		return "only one of -p, -k and --key-delim can choose the partition";
-	if (options->offsets && options->ack == CODEC_ACK_NONE)
+	if (options->offsets && options->ack == LB_ACK_NONE)
 		return "--offsets needs answers, and with -a none there are none";
-	if (!offline && options->output != OPTIONS_OUTPUT_TEXT)
-		return "of this verb -o json and -o jsonl are not supported in this version";
-	if (offline && (options->address != NULL || options->timeout_ns != 0))
+	if (options->linger_ms >= (options->timeout_ms != 0 ? options->timeout_ms : TIMEOUT_MS))
+		return "--linger must be less than --timeout, within which a record is sent or never";
+	if (verb->bit == VERB_PRODUCE && !text && !options->offsets)
+		return "of produce, -o is about what --offsets prints; --framing jsonl reads records in JSON";
+	if (offline && (options->address != NULL || options->timeout_ms != 0))
 		return "-b and --timeout are of no use to a verb that reads files";
-	if (options->framed && (options->payload || options->output != OPTIONS_OUTPUT_TEXT))
+	if (offline && options->framed && (options->payload || !text))
 		return "with --framing nothing but payloads is written: no --payload, no -o";
+	if (reader && options->framed && !text && options->framing != FRAMING_JSONL)
+		return "with -o json and -o jsonl records are JSON: no --framing";
+	if (reader && options->framing == FRAMING_JSONL && options->output == OPTIONS_OUTPUT_JSON)
+		return "--framing jsonl and -o json are two forms; choose one";
+	if (options->from == OPTIONS_FROM_CHECKPOINT && options->checkpoint == NULL)
+		return "--from checkpoint needs to know the file: --checkpoint FILE";
 	return NULL;
 }
 
@@ -547,8 +625,8 @@ options_read(int argc, char **argv, const struct verb *verbs, const struct verb 
 		return OPTIONS_WRONG;
 	}
 	wish = check_together(*verb, options);
-	choose_timeout(options);
-	return wish == OPTIONS_RUN && ((*verb)->bit & VERB_ONLINE) != 0 ? choose_address(options) : wish;
+	complete(*verb, options);
+	return wish;
 }
 
 void

@@ -9,43 +9,47 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/framing.h"
-#include "common/codec.h"
+#include <logbroker.h>
 
-enum options_from { OPTIONS_FROM_EARLIEST, OPTIONS_FROM_LATEST, OPTIONS_FROM_OFFSET, OPTIONS_FROM_LAST };
+#include "client/framing.h"
+
+enum options_from { OPTIONS_FROM_EARLIEST, OPTIONS_FROM_LATEST, OPTIONS_FROM_OFFSET, OPTIONS_FROM_LAST, OPTIONS_FROM_CHECKPOINT };
 enum options_to { OPTIONS_TO_END, OPTIONS_TO_OFFSET, OPTIONS_TO_NEVER };
 enum options_output { OPTIONS_OUTPUT_TEXT, OPTIONS_OUTPUT_JSON, OPTIONS_OUTPUT_JSONL };
-enum options_gap { OPTIONS_GAP_FAIL, OPTIONS_GAP_EARLIEST, OPTIONS_GAP_LATEST };
 
 struct options {
 	const char *address;
-	int64_t timeout_ns;
-	enum options_output output;
+	int timeout_ms;
+	enum options_output output;	/* of readers: JSONL is FRAMING_JSONL */
 
 	/* produce */
 	int32_t partition;		/* -1: not given */
 	const char *key;		/* NULL: not given */
 	const char *key_delimiter;	/* NULL: not given, else not empty */
-	enum codec_ack ack;
-	int32_t batch_records;		/* INT32_MAX: not given */
+	enum lb_ack ack;
+	int32_t batch_records;
+	int linger_ms;
 	bool offsets;
 
-	/* produce, consume, replay, follow */
+	/* produce and the readers */
 	enum framing framing;
+	bool framed;			/* it was given */
 
-	/* consume, replay, follow */
+	/* consume, replay, follow, tail; topics has the checkpoint */
+	const char *checkpoint;		/* a file; NULL: not given */
 	enum options_from from;
+	bool from_given;
+	enum options_from from_unkept;	/* with FROM_CHECKPOINT, when nothing is kept: EARLIEST or LATEST */
 	int64_t from_number;		/* with FROM_OFFSET and FROM_LAST, not negative */
 	enum options_to to;
 	int64_t to_offset;		/* with TO_OFFSET */
 	int64_t count;			/* records at most; INT64_MAX: not given */
 	int32_t max_bytes;
-	enum options_gap on_gap;
+	enum lb_gap on_gap;
 
 	/* dump, verify, repair */
 	int format;			/* enum record_format; -1: not given */
 	bool payload;
-	bool framed;			/* dump: nothing but payloads, by `framing` */
 	bool apply;
 
 	char *const *operands;		/* what is left of the command line */
@@ -63,8 +67,9 @@ struct verb {
 };
 
 enum { VERB_PRODUCE = 1, VERB_CONSUME = 2, VERB_REPLAY = 4, VERB_FOLLOW = 8, VERB_TOPICS = 16, VERB_PING = 32,
-	VERB_DUMP = 64, VERB_VERIFY = 128, VERB_REPAIR = 256,
-	VERB_READERS = VERB_CONSUME | VERB_REPLAY | VERB_FOLLOW,
+	VERB_DUMP = 64, VERB_VERIFY = 128, VERB_REPAIR = 256, VERB_TAIL = 512,
+	VERB_RANGED = VERB_CONSUME | VERB_REPLAY | VERB_FOLLOW,		/* readers with --from and --to */
+	VERB_READERS = VERB_RANGED | VERB_TAIL,
 	VERB_ONLINE = VERB_PRODUCE | VERB_READERS | VERB_TOPICS | VERB_PING,	/* those that talk to a broker */
 	VERB_OFFLINE = VERB_DUMP | VERB_VERIFY | VERB_REPAIR, VERB_ALL = VERB_ONLINE | VERB_OFFLINE };
 

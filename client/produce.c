@@ -1,5 +1,9 @@
 /*
  * `logbroker produce`: inputs into records, records to their partitions, and an honest account at the end.
+ *
+ * The library batches and sends; each record's callback tells what became of it. The first one that was not acknowledged ends
+ * the work: after a refusal what has been handed over is still sent and accounted for; when an outcome is unknown, or something
+ * could not be sent, the producer is freed inside that very callback, so that nothing is sent over a new connection.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,49 +16,189 @@
 #include "client/framing.h"
 #include "client/options.h"
 #include "client/output.h"
-#include "client/partitioner.h"
-#include "client/publish.h"
 #include "client/tool.h"
-#include "client/wire.h"
-#include "common/clock.h"
+#include "client/underway.h"
+
+enum {
+	PRODUCE_TURN_BYTES = 64 * 1024,			/* of input between two looks at the connection */
+	PRODUCE_IN_FLIGHT = 32,				/* requests on a connection */
+	PRODUCE_MEMORY_BYTES = 32 * 1024 * 1024,	/* of records that wait or are under way */
+};
+
+/* Records of one partition, refused one after the other for one reason: told in one line. */
+struct refusal {
+	int code;		/* 0: none to tell */
+	int32_t partition;
+	int64_t count, first, last, largest_number;
+	size_t largest;
+};
 
 struct produce {
 	const struct options *options;
-	const char *topic;
-	struct client *client;
-	struct publisher *publisher;
+	const char *topic_name;
+	struct lb_producer *producer;	/* NULL: not yet, or given up */
+	struct lb_topic *topic;
+	struct underway *underway;
 	struct output offsets;
-	int32_t partition_count;
 	int32_t fixed_partition;	/* -1: chosen record by record */
-	int32_t next_partition;		/* round robin */
+	size_t unseen_bytes;		/* handed over since the last look at the connection */
 	int64_t record_number;		/* of the last record read, from 1, over all inputs */
 	bool input_bad;			/* said */
+	bool ended;			/* the input, to its end */
+	int64_t accepted, acknowledged, refused, unknown, not_sent;
+	int64_t first_unknown;
+	struct refusal refusal;
+	struct lb_error failure;	/* the first thing that was not acknowledged */
 };
 
-/* The partition of a record; with --key-delim its key is cut off. Returns -1 when there is no key to go by. */
-static int32_t
-place_record(struct produce *produce, struct framing_record *record)
+/* Is there any sense in reading on? */
+static bool
+going(const struct produce *produce)
+{
+	return produce->failure.code == LB_OK && !produce->input_bad && !tool_stopped();
+}
+
+/* ---- what became of a record ---- */
+
+static void
+print_offset(struct produce *produce, const struct lb_receipt *receipt)
+{
+	struct output *output = &produce->offsets;
+
+	switch (produce->options->output) {
+	case OPTIONS_OUTPUT_TEXT:
+		output_print(output, "%d\t%" PRId64 "\n", receipt->partition, receipt->base_offset);
+		break;
+	case OPTIONS_OUTPUT_JSON:
+		output_print(output, "%s{\"partition\":%d,\"offset\":%" PRId64 "}", produce->acknowledged == 0 ? "" : ",\n",
+		    receipt->partition, receipt->base_offset);
+		break;
+	case OPTIONS_OUTPUT_JSONL:
+		output_print(output, "{\"partition\":%d,\"offset\":%" PRId64 "}\n", receipt->partition,
+		    receipt->base_offset);
+	}
+}
+
+static void
+say_refusal(struct produce *produce)
+{
+	const struct refusal *refusal = &produce->refusal;
+
+	if (refusal->code != LB_OK)
+		tool_say("%s: topic %s partition %d: %" PRId64 " records refused, input records %" PRId64 " to %" PRId64
+		    "; the largest is record %" PRId64 " with %zu bytes", lb_code_name(refusal->code), produce->topic_name,
+		    refusal->partition, refusal->count, refusal->first, refusal->last, refusal->largest_number,
+		    refusal->largest);
+	produce->refusal.code = LB_OK;
+}
+
+static void
+note_refusal(struct produce *produce, const struct underway_record *record, int32_t partition, int code)
+{
+	struct refusal *refusal = &produce->refusal;
+
+	produce->refused++;
+	if (refusal->code != code || refusal->partition != partition)
+		say_refusal(produce);
+	if (refusal->code == LB_OK)
+		*refusal = (struct refusal){ .code = code, .partition = partition, .first = record->number };
+	refusal->count++;
+	refusal->last = record->number;
+	if (record->bytes > refusal->largest) {
+		refusal->largest = record->bytes;
+		refusal->largest_number = record->number;
+	}
+}
+
+/* Nothing more is to be sent; what is outstanding completes inside this call. */
+static void
+give_up(struct produce *produce)
+{
+	struct lb_producer *producer = produce->producer;
+
+	produce->producer = NULL;
+	lb_producer_free(producer);
+}
+
+static void
+note_failure(struct produce *produce, const struct underway_record *record, int32_t partition, const struct lb_error *error)
+{
+	if (produce->failure.code == LB_OK)
+		produce->failure = *error;
+	if (error->code > 0) {
+		note_refusal(produce, record, partition, error->code);
+		return;
+	}
+	if (error->code == LB_OUTCOME_UNKNOWN) {
+		if (produce->unknown++ == 0 || record->number < produce->first_unknown)
+			produce->first_unknown = record->number;
+	} else {
+		produce->not_sent++;
+	}
+	give_up(produce);
+}
+
+/* A record's callback. */
+static void
+take_receipt(void *context, const struct lb_receipt *receipt, const struct lb_error *error)
+{
+	struct underway_record *record = context;
+	struct produce *produce = record->owner;
+
+	if (error != NULL) {
+		note_failure(produce, record, receipt->partition, error);
+	} else {
+		if (produce->options->offsets)
+			print_offset(produce, receipt);
+		produce->acknowledged++;
+	}
+	underway_give_back(produce->underway, record);
+}
+
+/* ---- the connection's turns ---- */
+
+static void
+process(struct produce *produce)
+{
+	produce->unseen_bytes = 0;
+	if (produce->producer != NULL)
+		lb_source_process(lb_producer_source(produce->producer));
+	say_refusal(produce);
+}
+
+/* Waits for one of the two descriptors (-1: none), or for something to process, and processes it. */
+static void
+wait_for_event(struct produce *produce, int input_fd, int stop_fd)
+{
+	struct lb_wants wants = lb_source_wants(lb_producer_source(produce->producer));
+	struct pollfd fds[] = {
+		{ .fd = input_fd, .events = POLLIN },
+		{ .fd = stop_fd, .events = POLLIN },
+		{ .fd = wants.fd, .events = wants.events },
+	};
+
+	poll(fds, 3, wants.timeout_ms);
+	process(produce);
+}
+
+/* ---- records ---- */
+
+/* Cuts off the key of --key-delim. False: there is none. */
+static bool
+split_key(const struct produce *produce, struct framing_record *record, const uint8_t **key, size_t *key_bytes)
 {
 	const char *delimiter = produce->options->key_delimiter;
-	const uint8_t *found;
-	size_t key_bytes, skip;
-	int32_t partition = produce->next_partition;
+	const uint8_t *found = memmem(record->payload, record->size, delimiter, strlen(delimiter));
+	size_t skip;
 
-	if (produce->fixed_partition >= 0)
-		return produce->fixed_partition;
-	if (delimiter == NULL) {
-		produce->next_partition = partition + 1 == produce->partition_count ? 0 : partition + 1;
-		return partition;
-	}
-	found = memmem(record->payload, record->size, delimiter, strlen(delimiter));
 	if (found == NULL)
-		return -1;
-	key_bytes = (size_t)(found - record->payload);
-	skip = key_bytes + strlen(delimiter);
-	partition = partitioner_choose(record->payload, key_bytes, produce->partition_count);
+		return false;
+	*key = record->payload;
+	*key_bytes = (size_t)(found - record->payload);
+	skip = *key_bytes + strlen(delimiter);
 	record->payload += skip;
 	record->size -= skip;
-	return partition;
+	return true;
 }
 
 /* A key with nothing behind it: with lines and nul that is the blank record, elsewhere there is none. */
@@ -69,11 +213,12 @@ fill_empty_record(const struct produce *produce, struct framing_record *record)
 }
 
 static void
-say_bad_record(const struct produce *produce, const char *input, const struct framing_record *record, int32_t partition)
+say_bad_record(struct produce *produce, const char *input, const struct framing_record *record, bool has_key)
 {
 	const char *delimiter = produce->options->key_delimiter;
 
-	if (partition >= 0)
+	produce->input_bad = true;
+	if (has_key)
 		tool_say("%s: record %" PRId64 " at byte %" PRId64 " has no bytes behind its key", input,
 		    produce->record_number, record->position);
 	else
@@ -82,45 +227,63 @@ say_bad_record(const struct produce *produce, const char *input, const struct fr
 		    strchr(delimiter, '\\') != NULL ? " (a backslash is a character like others; a tab is $'\\t' in most shells)" : "");
 }
 
-static enum client_status
-send_record(struct produce *produce, const char *input, struct framing_record *record)
+static enum lb_code
+hand_over(struct produce *produce, const struct framing_record *record, const uint8_t *key, size_t key_bytes,
+    struct lb_error *error)
 {
-	int32_t partition;
+	struct underway_record *place = underway_take(produce->underway, produce->record_number, record->size);
+	enum lb_code code;
+
+	if (place == NULL)
+		return LB_WOULD_BLOCK;
+	if (produce->fixed_partition >= 0)
+		code = lb_topic_send_to(produce->topic, produce->fixed_partition, record->payload, record->size,
+		    take_receipt, place, error);
+	else
+		code = lb_topic_send(produce->topic, key, key_bytes, record->payload, record->size, take_receipt, place, error);
+	if (code != LB_OK)
+		underway_give_back(produce->underway, place);
+	return code;
+}
+
+/* Waits for room when there is none; the record may still be here when the work has failed meanwhile, or is to end. */
+static void
+send_record(struct produce *produce, const struct framing_record *record, const uint8_t *key, size_t key_bytes)
+{
+	struct lb_error error;
+	enum lb_code code = hand_over(produce, record, key, key_bytes, &error);
+
+	while (code == LB_WOULD_BLOCK) {
+		wait_for_event(produce, -1, tool_stop_fd());
+		if (!going(produce))
+			return;
+		code = hand_over(produce, record, key, key_bytes, &error);
+	}
+	if (code != LB_OK) {
+		produce->failure = error;
+		return;
+	}
+	produce->accepted++;
+	produce->unseen_bytes += record->size;
+	if (produce->unseen_bytes >= PRODUCE_TURN_BYTES)
+		process(produce);
+}
+
+static void
+take_record(struct produce *produce, const char *input, struct framing_record *record)
+{
+	const uint8_t *key = NULL;
+	size_t key_bytes = 0;
+	bool has_key = produce->options->key_delimiter == NULL || split_key(produce, record, &key, &key_bytes);
 
 	produce->record_number++;
-	partition = place_record(produce, record);
-	if (partition < 0 || (record->size == 0 && !fill_empty_record(produce, record))) {
-		say_bad_record(produce, input, record, partition);
-		produce->input_bad = true;
-		return CLIENT_OK;
-	}
-	return publish_put(produce->publisher, partition, record->payload, record->size, produce->record_number);
+	if (!has_key || (record->size == 0 && !fill_empty_record(produce, record)))
+		say_bad_record(produce, input, record, has_key);
+	else
+		send_record(produce, record, key, key_bytes);
 }
 
-/* Ends the wait when the input has more, or when there is something to do for the connection. */
-static enum client_status
-wait_for_input(struct produce *produce, int input_fd)
-{
-	int64_t deadline_ns = publish_deadline(produce->publisher);
-	int64_t left_ns = deadline_ns - clock_now_ns();
-	int64_t left_ms = left_ns < 0 ? 0 : left_ns / CLOCK_NS_PER_MS + 1;
-	struct pollfd fds[2] = { { .fd = input_fd, .events = POLLIN },
-		{ .fd = client_fd(produce->client), .events = POLLIN } };
-	int ready = poll(fds, 2, deadline_ns == INT64_MAX ? -1 : (int)(left_ms < 3600000 ? left_ms : 3600000));
-
-	if (ready == 0 && clock_now_ns() >= deadline_ns)
-		return CLIENT_TIMEOUT;
-	return CLIENT_OK;
-}
-
-static enum client_status
-pause_input(struct produce *produce, int input_fd)
-{
-	enum client_status status = publish_pause(produce->publisher);
-
-	output_flush(&produce->offsets);
-	return status == CLIENT_OK ? wait_for_input(produce, input_fd) : status;
-}
+/* ---- inputs ---- */
 
 static void
 note_unterminated(const struct produce *produce, const char *input)
@@ -131,128 +294,85 @@ note_unterminated(const struct produce *produce, const char *input)
 		tool_say("%s: the last record has no NUL byte behind it; it will come back with one", input);
 }
 
-static enum client_status
+static void
 send_records(struct produce *produce, const char *input, int fd, struct framing_reader *reader)
 {
-	enum client_status status = CLIENT_OK;
-
-	while (status == CLIENT_OK && !produce->input_bad) {
+	while (going(produce)) {
 		struct framing_record record;
 
 		switch (framing_next(reader, &record)) {
 		case FRAMING_RECORD:
 			if (record.unterminated)
 				note_unterminated(produce, input);
-			status = send_record(produce, input, &record);
+			take_record(produce, input, &record);
 			break;
 		case FRAMING_PAUSE:
-			status = pause_input(produce, fd);
+			output_flush(&produce->offsets);
+			wait_for_event(produce, fd, tool_stop_fd());
 			break;
 		case FRAMING_END:
-			return CLIENT_OK;
+			return;
 		case FRAMING_BAD:
 			tool_say("%s: %s", input, framing_problem(reader));
 			produce->input_bad = true;
 		}
 	}
-	return status;
 }
 
-static enum client_status
+/*
+ * What a record of this topic may have at most: what a request with a single byte in it leaves.
+ */
+static size_t
+max_record(const struct produce *produce)
+{
+	struct lb_payload byte = { "", 1 };
+
+	return LB_FRAME_MAX_BYTES + sizeof(int32_t) + 1 -
+	    lb_encode_produce(NULL, 0, 0, produce->topic_name, 0, produce->options->ack, &byte, 1);
+}
+
+static void
 send_input(struct produce *produce, const char *input, int fd)
 {
-	struct framing_reader *reader = framing_open(produce->options->framing, fd, publish_max_record(produce->topic));
-	enum client_status status;
+	struct framing_reader *reader = framing_open(produce->options->framing, fd, max_record(produce));
 
-	if (reader == NULL)
-		return CLIENT_NO_MEMORY;
-	status = send_records(produce, input, fd, reader);
+	if (reader == NULL) {
+		produce->failure = (struct lb_error){ .code = LB_NO_MEMORY, .text = "out of memory" };
+		return;
+	}
+	send_records(produce, input, fd, reader);
 	framing_close(reader);
-	return status;
 }
 
-static enum client_status
+static void
 send_file(struct produce *produce, const char *path)
 {
-	enum client_status status;
 	int fd;
 
-	if (strcmp(path, "-") == 0)
-		return send_input(produce, "standard input", STDIN_FILENO);
+	if (strcmp(path, "-") == 0) {
+		send_input(produce, "standard input", STDIN_FILENO);
+		return;
+	}
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
 		tool_say("%s: %s", path, strerror(errno));
 		produce->input_bad = true;
-		return CLIENT_OK;
-	}
-	status = send_input(produce, path, fd);
-	close(fd);
-	return status;
-}
-
-static enum client_status
-send_everything(struct produce *produce)
-{
-	const struct options *options = produce->options;
-	enum client_status status = CLIENT_OK;
-
-	if (options->operand_count == 1)
-		status = send_input(produce, "standard input", STDIN_FILENO);
-	for (int32_t i = 1; i < options->operand_count && status == CLIENT_OK && !produce->input_bad; i++)
-		status = send_file(produce, options->operands[i]);
-	if (status == CLIENT_OK || status == CLIENT_REFUSED)
-		return publish_end(produce->publisher);
-	if (status == CLIENT_LOST)
-		publish_salvage(produce->publisher);
-	return status;
-}
-
-/* The account of an end that is not the good one. */
-static void
-say_totals(const struct produce *produce)
-{
-	const struct publish_totals *totals = publish_totals(produce->publisher);
-	int64_t unknown = totals->sent - totals->acknowledged - totals->refused;
-
-	if (produce->options->ack == CODEC_ACK_NONE) {
-		tool_say("%" PRId64 " records were sent; with -a none nobody knows what became of them", totals->sent);
 		return;
 	}
-	tool_say("%" PRId64 " records acknowledged, %" PRId64 " refused, %" PRId64 " sent without an answer, "
-	    "%" PRId64 " read and not sent", totals->acknowledged, totals->refused, unknown,
-	    produce->record_number - totals->sent);
-	if (unknown > 0)
-		tool_say("the first without an answer is input record %" PRId64 "; what became of it is unknown",
-		    publish_first_unanswered(produce->publisher));
+	send_input(produce, path, fd);
+	close(fd);
 }
 
-/* What the end of it all means, by the rules of the exit codes. */
-static int
-judge(struct produce *produce, enum client_status status)
+static void
+send_inputs(struct produce *produce)
 {
-	const struct publish_totals *totals = publish_totals(produce->publisher);
+	const struct options *options = produce->options;
 
-	if (status == CLIENT_OK && !produce->input_bad)
-		return TOOL_DONE;
-	if (status == CLIENT_TIMEOUT)
-		tool_say("%s: no answer in time (--timeout)", produce->options->address);
-	else if (status == CLIENT_NO_MEMORY)
-		tool_say("out of memory");
-	else if (status != CLIENT_OK && status != CLIENT_REFUSED)
-		tool_say("%s", client_reason(produce->client));
-	say_totals(produce);
-	switch (status) {
-	case CLIENT_OK:
-		return totals->sent > 0 ? TOOL_PARTLY : TOOL_USAGE;
-	case CLIENT_REFUSED:
-	case CLIENT_TIMEOUT:
-		return tool_exit_code(status);
-	case CLIENT_LOST:
-	case CLIENT_BROKEN:
-		return totals->sent > 0 ? TOOL_PARTLY : tool_exit_code(status);
-	default:
-		return TOOL_INTERNAL;
-	}
+	if (options->operand_count == 1)
+		send_file(produce, "-");
+	for (int32_t i = 1; i < options->operand_count && going(produce); i++)
+		send_file(produce, options->operands[i]);
+	produce->ended = going(produce);
 }
 
 /* All inputs are looked at before the first record leaves: a mistyped name should not leave half of the work done. */
@@ -268,76 +388,132 @@ check_inputs(const struct options *options)
 	return TOOL_DONE;
 }
 
-/* Knows the topic's partitions, and with them where fixed records go. */
+/* ---- the end ---- */
+
+static int64_t
+outstanding(const struct produce *produce)
+{
+	return produce->accepted - produce->acknowledged - produce->refused - produce->unknown - produce->not_sent;
+}
+
+/* Until everything that was handed over is accounted for, which the library sees to within its time. */
+static void
+drain(struct produce *produce)
+{
+	if (produce->producer != NULL)
+		lb_producer_flush(produce->producer, 0, NULL);
+	while (produce->producer != NULL && outstanding(produce) > 0)
+		wait_for_event(produce, -1, -1);
+	if (produce->producer == NULL)
+		return;
+	/* With LB_ACK_NONE it waits until the broker has read everything. */
+	lb_producer_close(produce->producer, produce->options->timeout_ms, NULL,
+	    produce->failure.code == LB_OK ? &produce->failure : NULL);
+	produce->producer = NULL;
+}
+
+/* The account of an end that is not the good one. */
+static void
+say_totals(const struct produce *produce)
+{
+	int64_t not_sent = produce->not_sent + produce->record_number - produce->accepted;
+
+	if (produce->options->ack == LB_ACK_NONE) {
+		tool_say("%" PRId64 " records were sent; with -a none nobody knows what became of them",
+		    produce->acknowledged);
+		return;
+	}
+	tool_say("%" PRId64 " records acknowledged, %" PRId64 " refused, %" PRId64 " sent without an answer, "
+	    "%" PRId64 " read and not sent", produce->acknowledged, produce->refused, produce->unknown, not_sent);
+	if (produce->unknown > 0)
+		tool_say("the first without an answer is input record %" PRId64 "; what became of it is unknown",
+		    produce->first_unknown);
+}
+
+/* What the end of it all means, by the rules of the exit codes. */
 static int
-look_up_topic(struct produce *produce)
+judge(struct produce *produce)
+{
+	bool delivered = produce->acknowledged + produce->unknown > 0;
+	int code = produce->failure.code, result;
+
+	if (code == LB_OK && produce->ended)
+		return TOOL_DONE;
+	if (code == LB_OK && !produce->input_bad)
+		tool_say("%s: stopped ahead of the end of the input", produce->topic_name);
+	result = code < 0 ? tool_failed(&produce->failure) : tool_exit_code(code);
+	say_totals(produce);
+	if (code == LB_OK)
+		return delivered || !produce->input_bad ? TOOL_PARTLY : TOOL_USAGE;
+	return code < 0 && delivered ? TOOL_PARTLY : result;
+}
+
+static int
+open_topic(struct produce *produce)
 {
 	const struct options *options = produce->options;
-	struct wire_metadata metadata;
-	int16_t error;
-	enum client_status status = wire_ask_metadata(produce->client, &produce->topic, 1, tool_deadline(options),
-	    &metadata, &error);
+	struct lb_producer_options how = lb_producer_defaults();
+	struct lb_error error;
+	int32_t count;
 
-	/* Another partition of the topic may be closed; the one that was named may serve all the same. */
-	if (status == CLIENT_REFUSED && error == CODEC_STORAGE_FAILURE && options->partition >= 0)
-		produce->partition_count = options->partition + 1;
-	else if (status != CLIENT_OK)
-		return tool_failed(status, error, produce->client, produce->topic);
-	else
-		produce->partition_count = wire_find_topic(&metadata, produce->topic)->partition_count;
-	wire_free_metadata(&metadata);
+	how.ack = options->ack;
+	how.batch_records = options->batch_records;
+	how.linger_ms = options->linger_ms;
+	how.in_flight = PRODUCE_IN_FLIGHT;
+	how.memory_bytes = PRODUCE_MEMORY_BYTES;
+	how.delivery_timeout_ms = options->timeout_ms;
+	if (lb_producer_open(&produce->producer, options->address, &how, &error) != LB_OK ||
+	    lb_topic_open(&produce->topic, produce->producer, produce->topic_name, &error) != LB_OK)
+		return tool_failed(&error);
+	count = lb_topic_partition_count(produce->topic);
 	produce->fixed_partition = options->key == NULL ? options->partition :
-	    partitioner_choose(options->key, strlen(options->key), produce->partition_count);
-	if (produce->fixed_partition >= produce->partition_count) {
-		tool_say("%s: topic %s has %d partitions, none with number %d",
-		    codec_error_name(CODEC_UNKNOWN_TOPIC_OR_PARTITION), produce->topic, produce->partition_count,
-		    produce->fixed_partition);
-		return TOOL_REFUSED;
-	}
-	/* Not always from 0 on, or programs that send one record a run would fill partition 0 alone. */
-	produce->next_partition = (int32_t)(clock_now_ns() / CLOCK_NS_PER_US % produce->partition_count);
-	return TOOL_DONE;
+	    lb_partition_of_key(options->key, strlen(options->key), count);
+	if (produce->fixed_partition < count)
+		return TOOL_DONE;
+	tool_say("%s: topic %s has %d partitions, none with number %d", lb_code_name(LB_UNKNOWN_TOPIC_OR_PARTITION),
+	    produce->topic_name, count, produce->fixed_partition);
+	return TOOL_REFUSED;
 }
 
 static int
 run(struct produce *produce)
 {
-	const struct options *options = produce->options;
-	struct publish_settings settings = { .topic = produce->topic, .ack = options->ack,
-		.batch_records = options->batch_records, .timeout_ns = options->timeout_ns };
-	int result = look_up_topic(produce);
+	bool array = produce->options->output == OPTIONS_OUTPUT_JSON;
+	int result = open_topic(produce);
 
 	if (result != TOOL_DONE)
 		return result;
-	settings.partition_count = produce->partition_count;
-	settings.offsets = options->offsets ? &produce->offsets : NULL;
-	produce->publisher = publish_new(produce->client, &settings);
-	if (produce->publisher == NULL)
-		return TOOL_INTERNAL;
-	result = judge(produce, send_everything(produce));
+	if (array)
+		output_put(&produce->offsets, "[", 1);
+	send_inputs(produce);
+	drain(produce);
+	say_refusal(produce);
+	if (array)
+		output_put(&produce->offsets, "]\n", 2);
 	output_flush(&produce->offsets);
-	if (result == TOOL_DONE && produce->offsets.failed)
-		result = TOOL_INTERNAL;
-	publish_free(produce->publisher);
-	return result;
+	result = judge(produce);
+	return result == TOOL_DONE && produce->offsets.failed ? TOOL_INTERNAL : result;
 }
 
 int
 verb_produce(const struct options *options)
 {
-	struct produce produce = { .options = options, .topic = options->operands[0] };
+	struct produce produce = { .options = options, .topic_name = options->operands[0] };
 	int result;
 
-	if (!tool_topic_valid(produce.topic, "name the topic alone, and choose its partition with -p N"))
+	if (!tool_topic_valid(produce.topic_name, "name the topic alone, and choose its partition with -p N"))
 		return TOOL_USAGE;
-	if ((result = check_inputs(options)) != TOOL_DONE ||
-	    (produce.client = tool_connect(options, &result)) == NULL)
+	if ((result = check_inputs(options)) != TOOL_DONE)
 		return result;
-	if (output_open(&produce.offsets, STDOUT_FILENO) == 0)
+	if (tool_catch_stop() != 0)
+		tool_say("signals cannot be caught: %s", strerror(errno));
+	produce.underway = underway_new(&produce);
+	if (output_open(&produce.offsets, STDOUT_FILENO) == 0 && produce.underway != NULL)
 		result = run(&produce);
 	else
 		result = TOOL_INTERNAL;
+	lb_producer_free(produce.producer);
 	output_free(&produce.offsets);
-	client_free(produce.client);
+	underway_free(produce.underway);
 	return result;
 }

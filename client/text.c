@@ -7,6 +7,7 @@
 enum {
 	STRETCH = 4096,		/* bytes that are turned at a time */
 	ESCAPE_MAX = 8,		/* what one of them becomes at most */
+	BASE64_STRETCH = 4095,	/* a multiple of three */
 };
 
 /*
@@ -117,23 +118,87 @@ text_put_json(struct output *output, const void *bytes, size_t size)
 	output_put(output, "\"", 1);
 }
 
-void
-text_put_base64(struct output *output, const uint8_t *bytes, size_t size)
+static const char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/* Up to three bytes as four digits. */
+static void
+encode_base64(char *to, const uint8_t *bytes, size_t size)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	char text[4];
+	uint32_t group = (uint32_t)bytes[0] << 16;
 
-	for (size_t i = 0; i < size; i += 3) {
-		uint32_t group = (uint32_t)bytes[i] << 16;
+	group |= size > 1 ? (uint32_t)bytes[1] << 8 : 0;
+	group |= size > 2 ? bytes[2] : 0;
+	for (int i = 0; i < 4; i++)
+		to[i] = base64_digits[group >> (18 - 6 * i) & 0x3F];
+	if (size < 3)
+		to[3] = '=';
+	if (size < 2)
+		to[2] = '=';
+}
 
-		group |= i + 1 < size ? (uint32_t)bytes[i + 1] << 8 : 0;
-		group |= i + 2 < size ? bytes[i + 2] : 0;
-		for (int k = 0; k < 4; k++)
-			text[k] = digits[group >> (18 - 6 * k) & 0x3F];
-		if (i + 2 >= size)
-			text[3] = '=';
-		if (i + 1 >= size)
-			text[2] = '=';
-		output_put(output, text, 4);
+static void
+put_base64(struct output *output, const uint8_t *bytes, size_t size)
+{
+	for (size_t i = 0; i < size;) {
+		size_t end = size - i < BASE64_STRETCH ? size : i + BASE64_STRETCH, used = 0;
+		char *room = (char *)output_room(output, BASE64_STRETCH / 3 * 4);
+
+		if (room == NULL)
+			return;
+		for (; i < end; i += 3, used += 4)
+			encode_base64(room + used, bytes + i, end - i);
+		output_advance(output, used);
 	}
+}
+
+void
+text_put_payload(struct output *output, const uint8_t *payload, size_t size)
+{
+	if (text_is_utf8(payload, size)) {
+		output_print(output, "\"payload\":");
+		text_put_json(output, payload, size);
+		return;
+	}
+	output_print(output, "\"payload_base64\":\"");
+	put_base64(output, payload, size);
+	output_put(output, "\"", 1);
+}
+
+static int
+base64_digit(uint8_t digit)
+{
+	if (digit >= 'A' && digit <= 'Z')
+		return digit - 'A';
+	if (digit >= 'a' && digit <= 'z')
+		return digit - 'a' + 26;
+	if (digit >= '0' && digit <= '9')
+		return digit - '0' + 52;
+	return digit == '+' ? 62 : digit == '/' ? 63 : -1;
+}
+
+bool
+text_decode_base64(uint8_t *text, size_t *size)
+{
+	size_t digits = *size, used = 0;
+
+	if (digits % 4 != 0)
+		return false;
+	for (int i = 0; i < 2 && digits > 0 && text[digits - 1] == '='; i++)
+		digits--;
+	for (size_t i = 0; i < digits; i += 4) {
+		size_t here = digits - i < 4 ? digits - i : 4;
+		uint32_t group = 0;
+
+		for (size_t k = 0; k < here; k++) {
+			int digit = base64_digit(text[i + k]);
+
+			if (digit < 0)
+				return false;
+			group |= (uint32_t)digit << (18 - 6 * k);
+		}
+		for (size_t k = 0; k + 1 < here; k++)
+			text[used++] = (uint8_t)(group >> (16 - 8 * k));
+	}
+	*size = used;
+	return true;
 }

@@ -19,7 +19,10 @@ void text_put_escaped(struct output *output, const void *bytes, size_t size);
 /* A JSON string with its quotes; bytes that are no UTF-8 become U+FFFD. */
 void text_put_json(struct output *output, const void *bytes, size_t size);
 
-/* Base64, with padding, without quotes. */
-void text_put_base64(struct output *output, const uint8_t *bytes, size_t size);
+/* A record's payload as a member of a JSON object: "payload", a string, or where it is no UTF-8 "payload_base64". */
+void text_put_payload(struct output *output, const uint8_t *payload, size_t size);
+
+/* Decodes Base64 (with padding, without anything else in it) where it stands. False: it is none. */
+bool text_decode_base64(uint8_t *text, size_t *size);
 
 #endif

@@ -5,17 +5,14 @@
 
 #include <sys/eventfd.h>
 
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "client/wire.h"
-#include "common/clock.h"
-
 static int stop_fd = -1;
+static volatile sig_atomic_t stop_wanted;
 
 void
 tool_say(const char *format, ...)
@@ -36,25 +33,40 @@ tool_say(const char *format, ...)
 }
 
 int
-tool_exit_code(enum client_status status)
+tool_exit_code(int code)
 {
-	switch (status) {
-	case CLIENT_OK:
-	case CLIENT_STOPPED:
+	switch (code) {
+	case LB_OK:
 		return TOOL_DONE;
-	case CLIENT_REFUSED:
-		return TOOL_REFUSED;
-	case CLIENT_UNREACHABLE:
-	case CLIENT_LOST:
+	case LB_OFFSET_OUT_OF_RANGE:
+	case LB_GAP:
+		return TOOL_RANGE;
+	case LB_CANNOT_CONNECT:
+	case LB_LOST:
 		return TOOL_UNREACHABLE;
-	case CLIENT_TIMEOUT:
+	case LB_TIMED_OUT:
 		return TOOL_TIMEOUT;
-	case CLIENT_AGAIN:
-	case CLIENT_BROKEN:
-	case CLIENT_NO_MEMORY:
-		break;
+	case LB_CORRUPT_RECORD:
+		return TOOL_CORRUPTION;
+	case LB_OUTCOME_UNKNOWN:
+		return TOOL_PARTLY;
+	case LB_INVALID_ARGUMENT:	/* all of them come from the command line */
+		return TOOL_USAGE;
+	default:
+		return code > 0 ? TOOL_REFUSED : TOOL_INTERNAL;
 	}
-	return TOOL_INTERNAL;
+}
+
+int
+tool_failed(const struct lb_error *error)
+{
+	bool named = error->code < 0 || strstr(error->text, lb_code_name(error->code)) != NULL;
+
+	tool_say("%s%s%s", error->text, named ? "" : ": ", named ? "" : lb_code_name(error->code));
+	if (error->code == LB_STORAGE_FAILURE)
+		tool_say("a partition%s cannot be opened, read or written; the broker's log and its page /healthz name it",
+		    error->topic[0] != '\0' ? " of it" : "");
+	return tool_exit_code(error->code);
 }
 
 /* Only what is allowed in a signal handler. */
@@ -64,6 +76,7 @@ on_stop(int signal_number)
 	const uint64_t one = 1;
 
 	(void)signal_number;
+	stop_wanted = 1;
 	if (write(stop_fd, &one, sizeof(one)) < 0)
 		_exit(TOOL_INTERNAL);
 }
@@ -91,52 +104,21 @@ tool_stop_fd(void)
 bool
 tool_stopped(void)
 {
-	struct pollfd stop = { .fd = stop_fd, .events = POLLIN };
-
-	return stop_fd >= 0 && poll(&stop, 1, 0) > 0;
+	return stop_wanted != 0;
 }
 
-int64_t
-tool_deadline(const struct options *options)
-{
-	return clock_now_ns() + options->timeout_ns;
-}
-
-struct client *
+struct lb_connection *
 tool_connect(const struct options *options, int *exit_code)
 {
-	struct client *client = client_new(options->address, tool_stop_fd());
-	enum client_status status;
+	struct lb_connection_options how = lb_connection_defaults();
+	struct lb_connection *connection;
+	struct lb_error error;
 
-	if (client == NULL) {
-		tool_say("out of memory");
-		*exit_code = TOOL_INTERNAL;
-		return NULL;
-	}
-	status = client_connect(client, tool_deadline(options));
-	if (status == CLIENT_OK)
-		return client;
-	/* A host that does not answer is as unreachable as one that refuses. */
-	if (status == CLIENT_TIMEOUT)
-		status = CLIENT_UNREACHABLE;
-	*exit_code = tool_exit_code(status);
-	if (status != CLIENT_STOPPED)
-		tool_say("%s", client_reason(client));
-	client_free(client);
+	how.timeout_ms = options->timeout_ms;
+	if (lb_connection_open(&connection, options->address, &how, &error) == LB_OK)
+		return connection;
+	*exit_code = tool_failed(&error);
 	return NULL;
-}
-
-int
-tool_failed(enum client_status status, int16_t error, const struct client *client, const char *topic)
-{
-	if (status == CLIENT_NO_MEMORY)
-		tool_say("out of memory");
-	else if (status != CLIENT_STOPPED)
-		tool_say("%s%s%s", client_reason(client), topic != NULL ? ": topic " : "", topic != NULL ? topic : "");
-	if (status == CLIENT_REFUSED && error == CODEC_STORAGE_FAILURE)
-		tool_say("a partition%s could not be opened; the broker's log and its page /healthz name it",
-		    topic != NULL ? " of it" : "");
-	return tool_exit_code(status);
 }
 
 bool
@@ -144,21 +126,11 @@ tool_topic_valid(const char *name, const char *partition_hint)
 {
 	const char *slash = strchr(name, '/');
 
-	if (codec_topic_name_valid(name, strlen(name)))
+	if (lb_topic_name_valid(name))
 		return true;
-	if (slash != NULL && codec_topic_name_valid(name, (size_t)(slash - name)))
+	if (slash != NULL && slash > name)
 		tool_say("'%s' is not a topic's name: %s", name, partition_hint);
 	else
 		tool_say("'%s' cannot be a topic's name: 1 to 249 characters out of A-Z a-z 0-9 . _ -", name);
 	return false;
-}
-
-int
-tool_metadata(struct client *client, const struct options *options, const char *const *names, int32_t count,
-    struct wire_metadata *metadata)
-{
-	int16_t error;
-	enum client_status status = wire_ask_metadata(client, names, count, tool_deadline(options), metadata, &error);
-
-	return status == CLIENT_OK ? TOOL_DONE : tool_failed(status, error, client, count == 1 ? names[0] : NULL);
 }

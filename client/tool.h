@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/client.h"
+#include <logbroker.h>
+
 #include "client/options.h"
 
 enum tool_exit {
@@ -26,8 +27,11 @@ enum tool_exit {
 /* "logbroker: text" and a newline on stderr, in one write. */
 void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The exit code of a request that failed with nothing else to tell. */
-int tool_exit_code(enum client_status status);
+/* The exit code of what failed with an enum lb_code, or a broker's error, and has nothing else to tell. */
+int tool_exit_code(int code);
+
+/* Says what has failed, and returns the exit code. */
+int tool_failed(const struct lb_error *error);
 
 /*
  * From now on the first SIGINT or SIGTERM asks for a clean end: tool_stop_fd() becomes readable and stays so. The
@@ -37,26 +41,11 @@ int tool_catch_stop(void);
 int tool_stop_fd(void);		/* -1 until tool_catch_stop */
 bool tool_stopped(void);
 
-/* Now and the user's --timeout. */
-int64_t tool_deadline(const struct options *options);
-
-/* A client connected to the user's broker; NULL when that failed, which has been said, with the code in *exit_code. */
-struct client *tool_connect(const struct options *options, int *exit_code);
-
-struct wire_metadata;
-
-/*
- * Says why a METADATA request (for one topic, or several: NULL) failed, and returns the exit code. `error` is the
- * broker's with CLIENT_REFUSED.
- */
-int tool_failed(enum client_status status, int16_t error, const struct client *client, const char *topic);
+/* A connection to the user's broker, being opened; NULL when that failed, which has been said, with the code in *exit_code. */
+struct lb_connection *tool_connect(const struct options *options, int *exit_code);
 
 /* Can it be a topic's name? If not, that has been said; `partition_hint` is how this verb is told a partition. */
 bool tool_topic_valid(const char *name, const char *partition_hint);
-
-/* METADATA of the named topics (count 0: all). Returns TOOL_DONE, or the exit code, having said why. */
-int tool_metadata(struct client *client, const struct options *options, const char *const *names, int32_t count,
-    struct wire_metadata *metadata);
 
 /* The verbs: each returns the program's exit code. */
 int verb_produce(const struct options *options);

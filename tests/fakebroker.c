@@ -270,7 +270,7 @@ answer_produce(struct fake *fake, const struct request *request, struct wire_byt
 static void
 hold(struct fake *fake, const struct fake_partition *p, int64_t offset, int32_t wait_ms)
 {
-	struct timespec until = soon(wait_ms);
+	struct timespec until = soon(fake->faults.hold_ms > 0 && fake->faults.hold_ms < wait_ms ? fake->faults.hold_ms : wait_ms);
 
 	while (!fake->stopping && p->end <= offset && p->start <= offset &&
 	    pthread_cond_timedwait(&fake->news, &fake->mutex, &until) != ETIMEDOUT)
@@ -519,6 +519,17 @@ fake_start_at(struct fake *fake, int port, int partition_count, bool crc)
 	ck_assert_int_eq(getsockname(fake->listener, (struct sockaddr *)&address, &size), 0);
 	snprintf(fake->address, sizeof fake->address, "127.0.0.1:%d", ntohs(address.sin_port));
 	ck_assert_int_eq(pthread_create(&fake->acceptor, NULL, accept_peers, fake), 0);
+}
+
+void
+fake_cut_connections(struct fake *fake)
+{
+	pthread_mutex_lock(&fake->mutex);
+	for (int i = 0; i < fake->connections; i++) {
+		if (fake->peers[i].fd >= 0)
+			shutdown(fake->peers[i].fd, SHUT_RDWR);
+	}
+	pthread_mutex_unlock(&fake->mutex);
 }
 
 void

@@ -32,6 +32,7 @@ struct fake_faults {
 	const void *raw;		/* instead of every answer: these bytes, then the end */
 	size_t raw_bytes;
 	int flip_offset;		/* n > 0: the record with offset n - 1 has a wrong byte */
+	int hold_ms;			/* n > 0: a FETCH is held that long at most */
 	int keep_end;			/* n > 0: FETCH shows nothing from offset n - 1 on */
 	/* For producers that hold on; these change while they run (fake_change). */
 	bool stalled;			/* reads nothing more */
@@ -83,6 +84,8 @@ void fake_cut(struct fake *fake);
 bool fake_wait_produces(struct fake *fake, int count);
 int64_t fake_end(struct fake *fake, int partition);
 void fake_stop(struct fake *fake);
+/* Ends all connections, on which nothing may be outstanding. */
+void fake_cut_connections(struct fake *fake);
 void fake_append(struct fake *fake, int partition, const void *payload, size_t size);
 /* Waits until the partition has that many records; false when they do not come in half a minute. */
 bool fake_wait_end(struct fake *fake, int partition, int64_t end);

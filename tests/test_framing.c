@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "client/framing.h"
+#include "client/json.h"
 
 enum { MAX_BYTES = 2 * 1024 * 1024 };
 
@@ -349,8 +350,126 @@ START_TEST(framing_put_writes_a_record_that_holds_the_delimiter_as_it_is)
 }
 END_TEST
 
-START_TEST(framing_parse_knows_four_names)
+/* ---- jsonl ---- */
+
+static const struct {
+	const char *line, *payload;
+	size_t bytes;
+} json_records[] = {
+	{ "{\"payload\":\"one\"}", "one", 3 },
+	{ " { \"payload\" :\t\"one\" } \r", "one", 3 },
+	{ "{\"topic\":\"t\",\"partition\":0,\"offset\":17,\"payload\":\"x\"}", "x", 1 },
+	{ "{\"payload\":\"x\",\"more\":[1,-2.5e+10,true,false,null,{\"a\":{},\"b\":[]},\"\\u0000\"]}", "x", 1 },
+	{ "{\"payload\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\"}", "\"\\/\b\f\n\r\t\0\037", 10 },
+	{ "{\"payload\":\"\\u00e9\\u20AC\\ud83d\\ude80\"}", "\303\251\342\202\254\360\237\232\200", 9 },
+	{ "{\"payload\":\"\303\251\360\237\232\200\"}", "\303\251\360\237\232\200", 6 },
+	{ "{\"pay\\u006coad\":\"x\"}", "x", 1 },
+	{ "{\"payload_base64\":\"/w==\"}", "\377", 1 },
+	{ "{\"payload_base64\":\"AP8=\"}", "\0\377", 2 },
+	{ "{\"payload_base64\":\"+\\/8A\"}", "\373\377\0", 3 },
+};
+
+START_TEST(framing_jsonl_takes_the_payload_out_of_an_object)
 {
+	char two[512];
+	int length = snprintf(two, sizeof two, "%s\n%s", json_records[_i].line, json_records[_i].line);
+	int fd = input_of(two, (size_t)length);
+	struct framing_reader *reader = framing_open(FRAMING_JSONL, fd, MAX_BYTES);
+
+	expect_record(reader, json_records[_i].payload, json_records[_i].bytes, 0);
+	expect_record(reader, json_records[_i].payload, json_records[_i].bytes, length / 2 + 1);
+	expect(reader, FRAMING_END);
+	framing_close(reader);
+	close(fd);
+}
+END_TEST
+
+static const struct {
+	const char *line, *problem;
+} json_problems[] = {
+	{ "", "a record is a JSON object, at byte 16" },
+	{ "[]", "a record is a JSON object, at byte 16" },
+	{ "{}", "neither payload nor payload_base64" },
+	{ "{\"payload\":\"\"}", "empty" },
+	{ "{\"payload\":1}", "a string is missing, at byte 27" },
+	{ "{\"payload\":\"a\",\"payload\":\"b\"}", "a second payload" },
+	{ "{\"payload\":\"a\",\"payload_base64\":\"AA==\"}", "a second payload" },
+	{ "{\"payload\":\"a\"} x", "something behind the object" },
+	{ "{\"payload\":\"a\"", "a comma or } is missing" },
+	{ "{\"payload\":\"a", "does not end" },
+	{ "{\"payload\":\"a\",}", "a string is missing" },
+	{ "{\"payload\" \"a\"}", "a colon is missing" },
+	{ "{\"payload\":\"\\x\"}", "not an escape" },
+	{ "{\"payload\":\"\\u12G4\"}", "not an escape" },
+	{ "{\"payload\":\"\\ud83d\"}", "not an escape" },
+	{ "{\"payload\":\"\\ude80\"}", "not an escape" },
+	{ "{\"payload\":\"\\ud83d\\u0041\"}", "not an escape" },
+	{ "{\"payload\":\"\t\"}", "control character" },
+	{ "{\"payload\":\"\377\"}", "not UTF-8" },
+	{ "{\"payload\":\"\355\240\200\"}", "not UTF-8" },
+	{ "{\"payload_base64\":\"AA\"}", "not Base64" },
+	{ "{\"payload_base64\":\"A===\"}", "not Base64" },
+	{ "{\"payload_base64\":\"AA=A\"}", "not Base64" },
+	{ "{\"payload_base64\":\"A*==\"}", "not Base64" },
+	{ "{\"payload_base64\":\"\"}", "empty" },
+	{ "{\"a\":01}", "a comma or } is missing" },
+	{ "{\"a\":-}", "a value is missing" },
+	{ "{\"a\":1.}", "a digit is missing" },
+	{ "{\"a\":1e}", "a digit is missing" },
+	{ "{\"a\":nul}", "a value is missing" },
+	{ "{\"a\":[1 2]}", "a comma or ] is missing" },
+	{ "{\"a\":}", "a value is missing" },
+	{ "{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "too deep" },
+};
+
+/* Behind a good line: the place counts from the input's begin. */
+START_TEST(framing_jsonl_tells_what_is_wrong_and_where)
+{
+	static const char good[] = "{\"payload\":\"x\"}\n";
+	char input[512];
+	int length = snprintf(input, sizeof input, "%s%s\n", good, json_problems[_i].line);
+	int fd = input_of(input, (size_t)length);
+	struct framing_reader *reader = framing_open(FRAMING_JSONL, fd, MAX_BYTES);
+
+	expect_record(reader, "x", 1, 0);
+	expect(reader, FRAMING_BAD);
+	ck_assert_msg(strstr(framing_problem(reader), json_problems[_i].problem) != NULL, "%s", framing_problem(reader));
+	framing_close(reader);
+	close(fd);
+}
+END_TEST
+
+/* Whatever stands in a line: an answer, and no byte outside it is touched (the sanitizers' builds see that). */
+START_TEST(framing_jsonl_survives_any_line)
+{
+	static const char bytes[] = "{}[]\":,\\ud8009payload_base64=tfne+-. \377\303\251";
+	unsigned seed = (unsigned)time(NULL);
+
+	printf("framing_jsonl_survives_any_line: seed %u\n", seed);
+	srand(seed);
+	for (int i = 0; i < 200000; i++) {
+		const uint8_t *payload;
+		size_t size = (size_t)rand() % 60, payload_bytes, at;
+		uint8_t *line = malloc(size + 1);
+		size_t begin = 0;
+
+		if (rand() % 2 == 0 && size > 12)
+			begin = (size_t)sprintf((char *)line, "{\"payload\":\"");
+		for (size_t k = begin; k < size; k++)
+			line[k] = (uint8_t)bytes[(size_t)rand() % (sizeof bytes - 1)];
+		line = realloc(line, size == 0 ? 1 : size);
+		if (json_read_record(line, size, &payload, &payload_bytes, &at) == NULL)
+			ck_assert(payload >= line && payload_bytes > 0 && payload + payload_bytes <= line + size);
+		else
+			ck_assert_uint_le(at, size);
+		free(line);
+	}
+}
+END_TEST
+
+START_TEST(framing_parse_knows_five_names)
+{
+	ck_assert_int_eq(framing_parse("jsonl"), FRAMING_JSONL);
 	ck_assert_int_eq(framing_parse("lines"), FRAMING_LINES);
 	ck_assert_int_eq(framing_parse("nul"), FRAMING_NUL);
 	ck_assert_int_eq(framing_parse("len32"), FRAMING_LEN32);
@@ -381,8 +500,13 @@ main(void)
 	tcase_add_loop_test(tcase, framing_round_trip_of_random_bytes, 0, 3);
 	tcase_add_test(tcase, framing_input_byte_by_byte_pauses_and_loses_nothing);
 	tcase_add_test(tcase, framing_unreadable_input_is_told_with_the_reason);
+	tcase_add_loop_test(tcase, framing_jsonl_takes_the_payload_out_of_an_object, 0,
+	    (int)(sizeof(json_records) / sizeof(json_records[0])));
+	tcase_add_loop_test(tcase, framing_jsonl_tells_what_is_wrong_and_where, 0,
+	    (int)(sizeof(json_problems) / sizeof(json_problems[0])));
+	tcase_add_test(tcase, framing_jsonl_survives_any_line);
 	tcase_add_test(tcase, framing_put_writes_a_record_that_holds_the_delimiter_as_it_is);
-	tcase_add_test(tcase, framing_parse_knows_four_names);
+	tcase_add_test(tcase, framing_parse_knows_five_names);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
