@@ -360,8 +360,8 @@ enum lb_code lb_producer_close(struct lb_producer *producer, int timeout_ms, str
 void lb_producer_free(struct lb_producer *producer);
 
 /*
- * A handle for a topic, the producer's: freed with it. Synchronous, at most 5 s: asks the broker for the topic's partitions. Their
- * number is that of this moment. The same name twice gives the same handle.
+ * A handle for a topic, the producer's: freed with it. Synchronous, at most 5 s or delivery_timeout_ms, whichever is less: asks the
+ * broker for the topic's partitions. Their number is that of this moment. The same name twice gives the same handle.
  */
 enum lb_code lb_topic_open(struct lb_topic **topic, struct lb_producer *producer, const char *name, struct lb_error *error);
 const char *lb_topic_name(const struct lb_topic *topic);

@@ -31,9 +31,13 @@ find_topic(const struct lb_producer *producer, const char *name)
 static enum lb_code
 ask(const struct lb_producer *producer, const char *name, struct lb_metadata **metadata, struct lb_error *error)
 {
+	struct lb_connection_options how = lb_connection_defaults();
 	struct lb_connection *connection;
-	enum lb_code code = lb_connection_open(&connection, producer->address, NULL, error);
+	enum lb_code code;
 
+	if (how.timeout_ms > producer->options.delivery_timeout_ms)
+		how.timeout_ms = producer->options.delivery_timeout_ms;
+	code = lb_connection_open(&connection, producer->address, &how, error);
 	if (code != LB_OK)
 		return code;
 	code = lb_connection_metadata(connection, &name, 1, metadata, error);
