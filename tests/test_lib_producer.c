@@ -863,6 +863,52 @@ START_TEST(producer_accepts_one_record_above_its_memory)
 }
 END_TEST
 
+/* ---- event loops ---- */
+
+static bool changed;
+
+static void
+on_changed(void *context, bool gone)
+{
+	(void)context;
+	(void)gone;
+	changed = true;
+}
+
+/* A loop that asks what is wanted only when it is told to: lone records, full batches, and a connection that is lost. */
+START_TEST(producer_tells_what_event_loops_need)
+{
+	struct lb_producer_options options = options_with(3, 2);
+	struct lb_wants wants = { .fd = -1 };
+	int sent = 0;
+
+	start(2, &options);
+	lb_source_watch(lb_producer_source(producer), on_changed, NULL);
+	changed = true;
+	for (int round = 0; round < 300; round++) {
+		for (int i = 0; i <= round % 5; i++)
+			send_one(0, sent++, 10);
+		if (round % 100 == 99)
+			fake_cut(&fake);
+		while (told_count < sent) {
+			struct pollfd fd;
+
+			if (changed)
+				wants = lb_source_wants(lb_producer_source(producer));
+			changed = false;
+			ck_assert_int_ge(wants.timeout_ms, 0);
+			fd = (struct pollfd){ .fd = wants.fd, .events = wants.events };
+			/* Not by the delivery time-out's processing. */
+			ck_assert(poll(&fd, 1, wants.timeout_ms) > 0 || wants.timeout_ms < 10000);
+			lb_source_process(lb_producer_source(producer));
+		}
+	}
+	ck_assert_int_eq(count_codes(LB_OK) + count_codes(LB_OUTCOME_UNKNOWN), sent);
+	expect_exact(sent, true);
+	close_all();
+}
+END_TEST
+
 /* ---- callbacks ---- */
 
 static int left_to_send;
@@ -1173,6 +1219,7 @@ add_losses(TCase *tcase)
 static void
 add_ends(TCase *tcase)
 {
+	tcase_add_test(tcase, producer_tells_what_event_loops_need);
 	tcase_add_loop_test(tcase, producer_callbacks_send_again, 0, 2);
 	tcase_add_loop_test(tcase, producer_is_freed_in_a_callback, 0, 12);
 	tcase_add_loop_test(tcase, producer_is_freed_in_a_callback_of_a_synchronous_call, 0, 3);

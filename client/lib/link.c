@@ -3,14 +3,18 @@
  */
 #include "client/lib/link.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 #include "client/lib/error.h"
 #include "client/lib/groups.h"
 #include "client/lib/wait.h"
 #include "common/clock.h"
+
+enum { MEMORY_RETRY_MS = 10 };	/* what could be sent and was not had no memory for its operation */
 
 struct lb_link *
 lb_link_of_group(struct lb_producer *producer, int32_t group)
@@ -34,30 +38,34 @@ lb_link_of_group(struct lb_producer *producer, int32_t group)
 	return link;
 }
 
-/* Keeps the epoll descriptor as the connection wants it. A connection that is freed leaves it by closing its descriptor. */
-static void
+/*
+ * Keeps the epoll descriptor as the connection wants it. A connection that is freed leaves it by closing its descriptor. false, with
+ * errno: the kernel has no memory for that.
+ */
+static bool
 watch(struct lb_link *link)
 {
 	struct lb_wants wants = lb_source_wants(lb_connection_source(link->connection));
 	struct epoll_event event = { .data.ptr = link };
-	int epoll_fd = link->producer->epoll_fd;
+	int epoll_fd = link->producer->epoll_fd, result = 0;
 
 	if (wants.fd == link->watched_fd && wants.events == link->watched_events)
-		return;
+		return true;
 	if (wants.events & POLLIN)
 		event.events |= EPOLLIN;
 	if (wants.events & POLLOUT)
 		event.events |= EPOLLOUT;
 	if (wants.fd == link->watched_fd) {
-		epoll_ctl(epoll_fd, EPOLL_CTL_MOD, wants.fd, &event);
+		result = epoll_ctl(epoll_fd, EPOLL_CTL_MOD, wants.fd, &event);
 	} else {
 		if (link->watched_fd >= 0)
 			epoll_ctl(epoll_fd, EPOLL_CTL_DEL, link->watched_fd, NULL);
 		if (wants.fd >= 0)
-			epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wants.fd, &event);
+			result = epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wants.fd, &event);
 	}
 	link->watched_fd = wants.fd;
 	link->watched_events = wants.events;
+	return result == 0;
 }
 
 void
@@ -89,11 +97,13 @@ lb_link_process(struct lb_link *link, int64_t now_ns)
 		return;
 	lb_source_process(lb_connection_source(link->connection));
 	failure = lb_connection_failure(link->connection);
-	if (failure == NULL) {
-		watch(link);
+	if (failure == NULL && watch(link))
 		return;
-	}
-	link->failure = *failure;
+	if (failure != NULL)
+		link->failure = *failure;
+	else
+		lb_error_set(&link->failure, LB_NO_MEMORY, NULL, -1, -1, "%s: epoll_ctl: %s", link->producer->address,
+		    strerror(errno));
 	lose(link, now_ns);
 }
 
@@ -132,7 +142,11 @@ lb_link_give_up(struct lb_link *link, int64_t now_ns)
 int
 lb_link_timeout_ms(const struct lb_link *link, int64_t now_ns)
 {
-	if (link->connection != NULL)
-		return lb_source_wants(lb_connection_source(link->connection)).timeout_ms;
-	return TAILQ_EMPTY(&link->ready) ? -1 : lb_wait_ms(link->backoff.due_ns, now_ns);
+	bool waiting = !TAILQ_EMPTY(&link->ready);
+
+	if (link->connection == NULL)
+		return waiting ? lb_wait_ms(link->backoff.due_ns, now_ns) : -1;
+	if (waiting && link->opened && !link->silent && link->in_flight < link->producer->options.in_flight)
+		return MEMORY_RETRY_MS;
+	return lb_source_wants(lb_connection_source(link->connection)).timeout_ms;
 }

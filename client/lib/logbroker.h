@@ -313,18 +313,22 @@ enum lb_code lb_connection_submit_metadata(struct lb_connection *connection, con
  *   - LB_OUTCOME_UNKNOWN: it was sent and the connection, or the time, ended before the answer. It is never silently sent again, since
  *     it may be in the log. With at_least_once it is sent again instead, for as long as delivery_timeout_ms allows, and may
  *     then be in the log twice, and behind records that were sent after it.
+ *
+ * When a record's time has passed without an answer nothing more is sent on its connection until one comes; when nothing else is awaited
+ * on it, it is given up for another.
  */
 struct lb_producer;
 struct lb_topic;
 
 struct lb_producer_options {
 	enum lb_ack ack;		/* LB_ACK_WRITTEN */
-	int32_t batch_records;		/* 1000 */
-	size_t batch_bytes;		/* 256 KiB of records; a larger single record is a batch of its own */
+	int32_t batch_records;		/* 1000; a million at most */
+	size_t batch_bytes;		/* 256 KiB of records, 4 bytes ahead of each included; a larger single record is a batch of its own */
 	int linger_ms;			/* 5, counted from a batch's first record; 0: every turn of processing sends what is there */
 	int in_flight;			/* 8 requests per connection */
-	size_t memory_bytes;		/* 64 MiB of records accepted and not completed; above it LB_WOULD_BLOCK */
-	int delivery_timeout_ms;	/* 30000: from accepting a record to its completion at the latest */
+	size_t memory_bytes;		/* 64 MiB: records accepted and not completed, with what is kept for their callbacks and requests; above
+					 * it LB_WOULD_BLOCK (one is always accepted) */
+	int delivery_timeout_ms;	/* 30000: from accepting a record to its completion at the latest; above linger_ms */
 	bool at_least_once;		/* false */
 };
 
@@ -347,7 +351,7 @@ struct lb_totals {
 void lb_producer_totals(const struct lb_producer *producer, struct lb_totals *totals);
 
 /*
- * Sends what the accumulator holds, without its linger, and waits until all that was accepted before has completed.
+ * Sends what the accumulator holds, without its linger, and waits until all that was accepted before has completed and was told.
  * timeout_ms 0 only begins it. LB_TIMED_OUT: some is outstanding yet, and goes on. That a record was refused is its callback's to say.
  */
 enum lb_code lb_producer_flush(struct lb_producer *producer, int timeout_ms, struct lb_error *error);
@@ -380,8 +384,12 @@ typedef void lb_receipt_cb(void *context, const struct lb_receipt *receipt, cons
 enum { LB_ANY_PARTITION = -1 };
 
 /*
+ * Sending accepts, or refuses with an error, and never waits. A full batch goes to the connection at once; what comes of it is told by the
+ * next processing. Also inside callbacks, except while the producer is being closed or freed (LB_CLOSED).
+ *
  * One record: to lb_partition_of_key of its key, or round robin without one (key NULL; a key of 0 bytes is a key).
- * The key only chooses; it is not sent. The payload is copied. done NULL: only the totals tell.
+ * The key only chooses; it is not sent. The payload is copied. done NULL: only the totals tell. LB_INVALID_ARGUMENT: it is empty,
+ * or larger than a frame has room for.
  */
 enum lb_code lb_topic_send(struct lb_topic *topic, const void *key, size_t key_bytes, const void *payload, size_t bytes,
     lb_receipt_cb *done, void *context, struct lb_error *error);
@@ -391,8 +399,8 @@ enum lb_code lb_topic_send_to(struct lb_topic *topic, int32_t partition, const v
 /*
  * Several records as one request of their own, sent behind what the accumulator holds for that partition, without linger.
  * Their offsets are contiguous. It is not atomic: they are refused together, but a crash of the machine may keep the first of
- * them only. LB_ANY_PARTITION: round robin. No records: nothing is sent, and done is called with 0 records at the next processing.
- * LB_INVALID_ARGUMENT: they do not fit one frame.
+ * them only. LB_ANY_PARTITION: round robin. No records: nothing is sent, and done is called with 0 records at the next processing
+ * (base_offset -1). LB_INVALID_ARGUMENT: they do not fit one frame, or one of them is empty.
  */
 enum lb_code lb_topic_send_batch(struct lb_topic *topic, int32_t partition, const struct lb_payload *records,
     size_t record_count, lb_receipt_cb *done, void *context, struct lb_error *error);

@@ -36,8 +36,9 @@ lb_outcome_failed(struct lb_bundle *bundle, int code, const char *reason)
 	struct lb_partition *partition = bundle->partition;
 
 	bundle->base_offset = -1;
-	lb_error_set(&bundle->error, code, partition->topic->name, partition->number, -1, "%s/%d: %s, %d records: %s",
-	    partition->topic->name, partition->number, lb_code_name(code), bundle->record_count, reason);
+	lb_error_set(&bundle->error, code, partition->topic->name, partition->number, -1, "%s/%d: %s, %d record%s: %s",
+	    partition->topic->name, partition->number, lb_code_name(code), bundle->record_count,
+	    bundle->record_count == 1 ? "" : "s", reason);
 	settle(bundle);
 }
 

@@ -60,6 +60,15 @@ lb_sender_close(struct lb_bundle *bundle)
 /* ---- answers ---- */
 
 static void
+refused(struct lb_bundle *bundle, int code)
+{
+	char reason[64];
+
+	snprintf(reason, sizeof(reason), "refused by the broker (error %d)", code);
+	lb_outcome_failed(bundle, code, reason);
+}
+
+static void
 take_answer(struct lb_bundle *bundle, const struct lb_answer *answer)
 {
 	struct lb_produced produced;
@@ -67,7 +76,7 @@ take_answer(struct lb_bundle *bundle, const struct lb_answer *answer)
 	if (answer == NULL) {
 		lb_outcome_acknowledged(bundle, -1);
 	} else if (answer->error_code != 0) {
-		lb_outcome_failed(bundle, answer->error_code, "refused by the broker");
+		refused(bundle, answer->error_code);
 	} else if (lb_read_produced(&produced, answer, bundle->frame) == LB_OK) {
 		lb_outcome_acknowledged(bundle, produced.base_offset);
 	} else {
