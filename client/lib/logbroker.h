@@ -358,6 +358,7 @@ enum lb_code lb_producer_flush(struct lb_producer *producer, int timeout_ms, str
 /*
  * Flushes, completes what is outstanding at the deadline (LB_OUTCOME_UNKNOWN or LB_TIMED_OUT), and frees producer and topics.
  * LB_OK: everything ever accepted was acknowledged; otherwise the first thing that was not, and *totals (NULL allowed) tells how much.
+ * LB_INVALID_ARGUMENT alone leaves them as they were: inside a callback of the producer, or a negative timeout_ms.
  */
 enum lb_code lb_producer_close(struct lb_producer *producer, int timeout_ms, struct lb_totals *totals, struct lb_error *error);
 /* At once: what is outstanding completes with LB_OUTCOME_UNKNOWN if it was sent, else LB_CLOSED. Topics go with it. NULL is allowed. */
