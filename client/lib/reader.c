@@ -386,7 +386,7 @@ lb_reader_seek(struct lb_reader *reader, int64_t offset, bool batch_out)
 int64_t
 lb_reader_position(const struct lb_reader *reader)
 {
-	if (reader->batch_count > 0 && !reader->replaced)
-		return reader->batches[0].batch.base_offset;
-	return reader->cursor.next_offset;
+	unsigned next = reader->replaced ? 1 : 0;
+
+	return next < reader->batch_count ? reader->batches[next].batch.base_offset : reader->cursor.next_offset;
 }
