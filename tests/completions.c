@@ -8,7 +8,7 @@
 #include "tests/wire.h"
 
 static int completed;
-static bool freed;
+static bool freed, free_has_returned;
 
 void
 completion_init(struct completion *completion)
@@ -20,7 +20,7 @@ void
 completions_begin(void)
 {
 	completed = 0;
-	freed = false;
+	freed = free_has_returned = false;
 }
 
 bool
@@ -29,11 +29,22 @@ completions_have_freed(void)
 	return freed;
 }
 
+void
+completions_free(struct lb_connection *connection)
+{
+	bool first = !freed;
+
+	freed = true;
+	lb_connection_free(connection);
+	free_has_returned = free_has_returned || first;
+}
+
 static void
 complete(struct completion *completion, const struct lb_error *error)
 {
 	struct lb_connection *frees = completion->frees;
 
+	ck_assert_msg(!free_has_returned, "called back behind the free function");
 	completion->times++;
 	completion->order = ++completed;
 	completion->code = error == NULL ? 0 : error->code;
@@ -43,8 +54,8 @@ complete(struct completion *completion, const struct lb_error *error)
 		completion->error = *error;
 	}
 	completion->frees = NULL;
-	freed = freed || frees != NULL;
-	lb_connection_free(frees);
+	if (frees != NULL)
+		completions_free(frees);
 }
 
 void

@@ -20,7 +20,9 @@ struct completion {
 void completion_init(struct completion *completion);
 /* The orders count from 1 again, and nothing was freed. */
 void completions_begin(void);
-/* Whether a completion's `frees` has taken effect since. */
+/* Frees it, as a completion's `frees` does; a completion behind that fails the test. */
+void completions_free(struct lb_connection *connection);
+/* Whether one has been freed so since. */
 bool completions_have_freed(void);
 
 /* Callbacks; the context is a struct completion. */

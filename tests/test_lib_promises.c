@@ -185,7 +185,7 @@ START_TEST(freed_while_operations_wait_for_answers)
 		submit_kind(connection, i, &seen[i]);
 	for (int i = 0; i < KINDS; i++)
 		peer_take(&peer);
-	lb_connection_free(connection);
+	completions_free(connection);
 	expect_all_once(KINDS);
 	for (int i = 0; i < KINDS; i++)
 		ck_assert_int_eq(seen[i].code, i == 0 ? LB_OUTCOME_UNKNOWN : LB_CLOSED);
@@ -198,7 +198,7 @@ START_TEST(freed_before_anything_was_sent)
 	for (int i = 0; i < KINDS; i++)
 		submit_kind(connection, i, &seen[i]);
 	submit_produce(connection, LB_ACK_NONE, 1, &seen[KINDS]);
-	lb_connection_free(connection);
+	completions_free(connection);
 	expect_all_once(KINDS + 1);
 	for (int i = 0; i <= KINDS; i++)
 		ck_assert_int_eq(seen[i].code, LB_CLOSED);
@@ -213,7 +213,7 @@ START_TEST(freed_again_inside_its_free)
 		submit_kind(connection, i, &seen[i]);
 		seen[i].frees = connection;
 	}
-	lb_connection_free(connection);
+	completions_free(connection);
 	expect_all_once(KINDS);
 }
 END_TEST
@@ -482,7 +482,7 @@ START_TEST(every_operation_completes_once_under_random_schedules)
 				peer_reset(&peer);
 		}
 		if (!completions_have_freed())
-			lb_connection_free(connection);
+			completions_free(connection);
 		expect_all_once(submitted);
 		wire_bytes_free(&answers);
 		peer_close(&peer);

@@ -301,17 +301,26 @@ lb_connection_submit(struct lb_connection *connection, struct operation *operati
 /* ---- the end ---- */
 
 static void
-abandon(struct operation_queue *queue, int code, const char *reason)
+abandon(struct operation_queue *queue, const struct lb_error *failure)
 {
 	while (queue->first != NULL) {
 		struct operation *operation = lb_operation_take_first(queue);
 		bool unknown = operation->whole && operation->kind == LB_FRAME_PRODUCE;
 		char text[LB_ERROR_TEXT_BYTES + 64];
 
-		snprintf(text, sizeof(text), "%s%s", reason, unknown ? "; its records are in the log, or not" : "");
-		lb_operation_fail(operation, unknown ? LB_OUTCOME_UNKNOWN : code, text);
+		snprintf(text, sizeof(text), "%s%s", failure->text, unknown ? "; its records are in the log, or not" : "");
+		lb_operation_fail(operation, unknown ? LB_OUTCOME_UNKNOWN : failure->code, text);
 		lb_operation_release(operation);
 	}
+}
+
+/* A callback that frees the connection has all that is behind it completed inside that free. */
+static void
+complete_outstanding(struct lb_connection *connection)
+{
+	lb_operation_complete_left(connection);
+	abandon(&connection->unanswered, &connection->failure);
+	abandon(&connection->unsent, &connection->failure);
 }
 
 /*
@@ -331,14 +340,7 @@ lb_connection_end(struct lb_connection *connection, int code, const char *format
 	connection->state = CONNECTION_ENDED;
 	if (connection->fd >= 0)
 		shutdown(connection->fd, SHUT_RDWR);
-	while (connection->left.first != NULL) {
-		struct operation *operation = lb_operation_take_first(&connection->left);
-
-		lb_operation_complete(operation, NULL, NULL);
-		lb_operation_release(operation);
-	}
-	abandon(&connection->unanswered, code, connection->failure.text);
-	abandon(&connection->unsent, code, connection->failure.text);
+	complete_outstanding(connection);
 }
 
 void
@@ -384,6 +386,8 @@ lb_connection_free(struct lb_connection *connection)
 	lb_source_enter(&connection->source);
 	if (connection->state != CONNECTION_ENDED)
 		lb_connection_end(connection, LB_CLOSED, "the connection was freed");
+	else
+		complete_outstanding(connection);
 	lb_source_free(&connection->source);
 	lb_source_leave(&connection->source);
 }

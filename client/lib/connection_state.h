@@ -131,6 +131,8 @@ struct operation *lb_operation_new(struct lb_connection *connection);
 void lb_operation_release(struct operation *operation);
 /* Calls back, unless it was called back before. May free the connection, whose memory remains while it is entered. */
 void lb_operation_complete(struct operation *operation, const struct lb_answer *answer, const struct lb_error *error);
+/* Completes those that have left and wait for no answer. */
+void lb_operation_complete_left(struct lb_connection *connection);
 /* Completes with an error whose text tells what was asked for, then the reason. */
 void lb_operation_fail(struct operation *operation, int code, const char *reason);
 /* The error that names what was asked for, and the reason. */

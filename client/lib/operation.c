@@ -77,6 +77,17 @@ lb_operation_complete(struct operation *operation, const struct lb_answer *answe
 	done(operation->context, answer, error);
 }
 
+void
+lb_operation_complete_left(struct lb_connection *connection)
+{
+	while (connection->left.first != NULL) {
+		struct operation *operation = lb_operation_take_first(&connection->left);
+
+		lb_operation_complete(operation, NULL, NULL);
+		lb_operation_release(operation);
+	}
+}
+
 /* A name ahead of which its length stands. */
 static const uint8_t *
 copy_topic(struct lb_error *error, const uint8_t *at)

@@ -50,18 +50,6 @@ advance(struct lb_connection *connection, size_t bytes)
 	}
 }
 
-/* After all bytes have been accounted for: a callback may end the connection, which asks what has left. */
-static void
-complete_left(struct lb_connection *connection)
-{
-	while (connection->left.first != NULL) {
-		struct operation *operation = lb_operation_take_first(&connection->left);
-
-		lb_operation_complete(operation, NULL, NULL);
-		lb_operation_release(operation);
-	}
-}
-
 /* Returns 1: go on; 0: not now; -1: the socket has failed, with errno. */
 static int
 send_some(struct lb_connection *connection)
@@ -74,7 +62,8 @@ send_some(struct lb_connection *connection)
 	if (sent < 0)
 		return errno == EINTR ? 1 : errno == EAGAIN ? 0 : -1;
 	advance(connection, (size_t)sent);
-	complete_left(connection);
+	/* After all bytes have been accounted for: a callback may end the connection, which asks what has left. */
+	lb_operation_complete_left(connection);
 	return (size_t)sent == bytes;
 }
 
