@@ -147,6 +147,15 @@ fake_cut(struct fake *fake)
 	pthread_mutex_unlock(&fake->mutex);
 }
 
+void
+fake_cut_one(struct fake *fake, int peer)
+{
+	pthread_mutex_lock(&fake->mutex);
+	if (fake->peers[peer].fd >= 0)
+		shutdown(fake->peers[peer].fd, SHUT_RDWR);
+	pthread_mutex_unlock(&fake->mutex);
+}
+
 /* ---- answers ------------------------------------------------------------------------------------------------- */
 
 static size_t

@@ -78,8 +78,9 @@ void fake_start_at(struct fake *fake, int port, int partition_count, bool crc);
 int fake_port(const struct fake *fake);
 /* Other faults from now on. */
 void fake_change(struct fake *fake, const struct fake_faults *faults);
-/* Ends all connections that are there now. */
+/* Ends all connections that are there now; or one, by its number. */
 void fake_cut(struct fake *fake);
+void fake_cut_one(struct fake *fake, int peer);
 /* Waits until so many PRODUCEs have come. */
 bool fake_wait_produces(struct fake *fake, int count);
 int64_t fake_end(struct fake *fake, int partition);

@@ -244,7 +244,6 @@ stop(struct lb_producer *producer, enum lb_code code, const char *reason)
 	struct lb_bundle *bundle;
 
 	producer->closing = true;
-	producer->stopping = true;
 	for (struct lb_link *link = producer->links; link != NULL; link = link->next)
 		lb_link_drop(link);
 	while ((bundle = TAILQ_FIRST(&producer->by_age)) != NULL)

@@ -71,7 +71,6 @@ struct lb_producer {
 	char *address;
 	int epoll_fd;			/* the links' connections */
 	bool closing;			/* nothing more is accepted */
-	bool stopping;			/* what comes back is over */
 	struct lb_link *links;
 	struct lb_topic *topics;
 	struct lb_accumulator accumulator;

@@ -92,7 +92,7 @@ come_back(struct lb_bundle *bundle, const struct lb_error *error)
 	const struct lb_producer *producer = partition->topic->producer;
 	bool sent = error->code == LB_OUTCOME_UNKNOWN;
 
-	if (sent && (producer->stopping || !producer->options.at_least_once)) {
+	if (sent && !producer->options.at_least_once) {
 		lb_outcome_failed(bundle, LB_OUTCOME_UNKNOWN, error->text);
 		return;
 	}
