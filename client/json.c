@@ -29,10 +29,16 @@ fail(struct json *json, const char *problem)
 	return false;
 }
 
+static bool
+is_blank(uint8_t byte)
+{
+	return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
+}
+
 static void
 skip_blanks(struct json *json)
 {
-	while (json->next < json->end && strchr(" \t\r\n", *json->next) != NULL && *json->next != '\0')
+	while (json->next < json->end && is_blank(*json->next))
 		json->next++;
 }
 

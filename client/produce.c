@@ -22,7 +22,7 @@
 enum {
 	PRODUCE_TURN_BYTES = 64 * 1024,			/* of input between two looks at the connection */
 	PRODUCE_IN_FLIGHT = 32,				/* requests on a connection */
-	PRODUCE_MEMORY_BYTES = 32 * 1024 * 1024,	/* of records that wait or are under way */
+	PRODUCE_MEMORY_BYTES = 16 * 1024 * 1024,	/* of records that wait or are under way */
 };
 
 /* Records of one partition, refused one after the other for one reason: told in one line. */

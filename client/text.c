@@ -36,10 +36,24 @@ utf8_length(const uint8_t *p, size_t left)
 	return length;
 }
 
+/* How many of the first bytes are ASCII, in eights. */
+static size_t
+skip_ascii(const uint8_t *bytes, size_t size)
+{
+	size_t i = 0;
+
+	for (uint64_t eight; i + sizeof(eight) <= size; i += sizeof(eight)) {
+		memcpy(&eight, bytes + i, sizeof(eight));
+		if ((eight & UINT64_C(0x8080808080808080)) != 0)
+			break;
+	}
+	return i;
+}
+
 bool
 text_is_utf8(const uint8_t *bytes, size_t size)
 {
-	for (size_t i = 0, length; i < size; i += length) {
+	for (size_t i = skip_ascii(bytes, size), length; i < size; i += length) {
 		length = utf8_length(bytes + i, size - i);
 		if (length == 0)
 			return false;
@@ -84,6 +98,17 @@ escape_for_json(char *to, const uint8_t *p, size_t length)
 	return length;
 }
 
+/* How many of the first bytes stand for themselves in any text. */
+static size_t
+plain_run(const uint8_t *bytes, size_t size)
+{
+	size_t i = 0;
+
+	while (i < size && bytes[i] >= ' ' && bytes[i] < 0x7F && bytes[i] != '"' && bytes[i] != '\\')
+		i++;
+	return i;
+}
+
 static void
 put(struct output *output, const uint8_t *bytes, size_t size,
     size_t (*escape)(char *to, const uint8_t *p, size_t length))
@@ -95,8 +120,14 @@ put(struct output *output, const uint8_t *bytes, size_t size,
 		if (room == NULL)
 			return;
 		while (i < end) {
-			size_t length = utf8_length(bytes + i, size - i);
+			size_t plain = plain_run(bytes + i, end - i), length;
 
+			memcpy(room + used, bytes + i, plain);
+			used += plain;
+			i += plain;
+			if (i == end)
+				break;
+			length = utf8_length(bytes + i, size - i);
 			used += escape(room + used, bytes + i, length);
 			i += length == 0 ? 1 : length;
 		}
