@@ -751,6 +751,28 @@ broker_fd_count_of(pid_t pid, const char *text)
 }
 
 pid_t
+broker_fork_holder(void)
+{
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		while (getppid() == parent)
+			pause();
+		_exit(0);
+	}
+	ck_assert_int_gt(pid, 0);
+	return pid;
+}
+
+void
+broker_end_holder(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+pid_t
 broker_worker_of(const struct broker *broker, const char *topic, int partition)
 {
 	pid_t pids[BROKER_WORKERS_MAX];

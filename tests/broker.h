@@ -127,6 +127,9 @@ void broker_freeze(pid_t pid);
 int broker_fd_count(pid_t pid);			/* -1 when the process is gone */
 /* Descriptors whose /proc link contains `text` ("(deleted)", "socket:", "-3/"). */
 int broker_fd_count_of(pid_t pid, const char *text);
+/* A child that has all of our descriptors, and does nothing. */
+pid_t broker_fork_holder(void);
+void broker_end_holder(pid_t pid);
 long broker_rss_kib(pid_t pid);
 int64_t broker_cpu_ms(pid_t pid);		/* user + system time so far */
 /* Polls `met` every few ms until it is true. Returns its last value. */

@@ -531,17 +531,6 @@ fake_start_at(struct fake *fake, int port, int partition_count, bool crc)
 }
 
 void
-fake_cut_connections(struct fake *fake)
-{
-	pthread_mutex_lock(&fake->mutex);
-	for (int i = 0; i < fake->connections; i++) {
-		if (fake->peers[i].fd >= 0)
-			shutdown(fake->peers[i].fd, SHUT_RDWR);
-	}
-	pthread_mutex_unlock(&fake->mutex);
-}
-
-void
 fake_stop(struct fake *fake)
 {
 	shutdown(fake->listener, SHUT_RDWR);

@@ -85,8 +85,6 @@ void fake_cut_one(struct fake *fake, int peer);
 bool fake_wait_produces(struct fake *fake, int count);
 int64_t fake_end(struct fake *fake, int partition);
 void fake_stop(struct fake *fake);
-/* Ends all connections, on which nothing may be outstanding. */
-void fake_cut_connections(struct fake *fake);
 void fake_append(struct fake *fake, int partition, const void *payload, size_t size);
 /* Waits until the partition has that many records; false when they do not come in half a minute. */
 bool fake_wait_end(struct fake *fake, int partition, int64_t end);

@@ -1282,6 +1282,32 @@ START_TEST(producer_leaves_no_descriptors)
 }
 END_TEST
 
+/* A child of the program's has the lost connection's socket yet: nobody waits for that. */
+START_TEST(producer_is_quiet_while_a_fork_has_its_sockets)
+{
+	struct lb_producer_options options = options_with(1, 0);
+	int64_t until = wire_now_ms() + PATIENCE_MS;
+	struct pollfd news = { .events = POLLIN };
+	pid_t holder;
+
+	start(1, &options);
+	send_one(0, 0, 1);
+	wait_told(1);
+	holder = broker_fork_holder();
+	fake_cut(&fake);
+	let_it_be_noticed();
+	send_one(0, 1, 1);
+	wait_told(2);
+	news.fd = lb_source_wants(lb_producer_source(producer)).fd;
+	while (poll(&news, 1, 0) != 0) {
+		ck_assert_int_lt(wire_now_ms(), until);
+		lb_source_process(lb_producer_source(producer));
+	}
+	broker_end_holder(holder);
+	close_all();
+}
+END_TEST
+
 static void
 reset(void)
 {
@@ -1345,6 +1371,7 @@ add_ends(TCase *tcase)
 	tcase_add_loop_test(tcase, producer_free_completes_everything, 0, 2);
 	tcase_add_test(tcase, producer_without_acknowledgements_arrives);
 	tcase_add_test(tcase, producer_leaves_no_descriptors);
+	tcase_add_test(tcase, producer_is_quiet_while_a_fork_has_its_sockets);
 }
 
 int

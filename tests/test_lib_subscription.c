@@ -967,6 +967,32 @@ START_TEST(waiting_is_quiet)
 }
 END_TEST
 
+/* A child of the program's has the lost connection's socket yet: nobody waits for that. */
+START_TEST(quiet_while_a_fork_has_its_sockets)
+{
+	int64_t until = wire_now_ms() + SUBSCRIBING_DEADLINE_MS;
+	struct pollfd news = { .events = POLLIN };
+	pid_t holder;
+
+	begin(1, true, false);
+	append(0, 1, 30);
+	by.options.max_wait_ms = 10000;
+	open_it();
+	subscribing_until(&by, 1);
+	holder = broker_fork_holder();
+	fake_cut(&fake);
+	append(0, 1, 30);
+	subscribing_until(&by, 2);
+	news.fd = lb_source_wants(lb_subscription_source(by.subscription)).fd;
+	while (poll(&news, 1, 0) != 0) {
+		ck_assert_int_lt(wire_now_ms(), until);
+		lb_source_process(lb_subscription_source(by.subscription));
+	}
+	broker_end_holder(holder);
+	end();
+}
+END_TEST
+
 /* ---- arguments -------------------------------------------------------------------------------------------------- */
 
 static void
@@ -1068,6 +1094,7 @@ suite(void)
 	tcase_add_test(tc, C05_one_answer_ahead);
 	tcase_add_loop_test(tc, C10_a_seek_does_not_wait_for_a_held_request, 0, 2);
 	tcase_add_test(tc, waiting_is_quiet);
+	tcase_add_test(tc, quiet_while_a_fork_has_its_sockets);
 	tcase_add_test(tc, arguments_are_looked_at);
 	tcase_add_test(tc, seeks_that_cannot_be);
 	suite_add_tcase(s, tc);

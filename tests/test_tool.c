@@ -1873,7 +1873,7 @@ START_TEST(C09_produce_goes_on_when_an_idle_connection_ended)
 	run_start(&run, fake.address, "produce --offsets t", -1);
 	ck_assert_int_eq(write(run.input, "1\n", 2), 2);
 	ck_assert(run_wait_output(&run, 4));
-	fake_cut_connections(&fake);
+	fake_cut(&fake);
 	ck_assert_int_eq(write(run.input, "2\n", 2), 2);
 	run_end(&run);
 	expect_code(0);

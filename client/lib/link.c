@@ -4,10 +4,8 @@
 #include "client/lib/link.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 #include "client/lib/error.h"
 #include "client/lib/groups.h"
@@ -30,42 +28,12 @@ lb_link_of_group(struct lb_producer *producer, int32_t group)
 		return NULL;
 	link->producer = producer;
 	link->group = group;
-	link->watched_fd = -1;
+	lb_watch_init(&link->watch, producer->epoll_fd);
 	TAILQ_INIT(&link->ready);
 	lb_backoff_init(&link->backoff, (uint64_t)clock_now_ns() ^ (uint64_t)(uintptr_t)link);
 	link->next = producer->links;
 	producer->links = link;
 	return link;
-}
-
-/*
- * Keeps the epoll descriptor as the connection wants it. A connection that is freed leaves it by closing its descriptor. false, with
- * errno: the kernel has no memory for that.
- */
-static bool
-watch(struct lb_link *link)
-{
-	struct lb_wants wants = lb_source_wants(lb_connection_source(link->connection));
-	struct epoll_event event = { .data.ptr = link };
-	int epoll_fd = link->producer->epoll_fd, result = 0;
-
-	if (wants.fd == link->watched_fd && wants.events == link->watched_events)
-		return true;
-	if (wants.events & POLLIN)
-		event.events |= EPOLLIN;
-	if (wants.events & POLLOUT)
-		event.events |= EPOLLOUT;
-	if (wants.fd == link->watched_fd) {
-		result = epoll_ctl(epoll_fd, EPOLL_CTL_MOD, wants.fd, &event);
-	} else {
-		if (link->watched_fd >= 0)
-			epoll_ctl(epoll_fd, EPOLL_CTL_DEL, link->watched_fd, NULL);
-		if (wants.fd >= 0)
-			result = epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wants.fd, &event);
-	}
-	link->watched_fd = wants.fd;
-	link->watched_events = wants.events;
-	return result == 0;
 }
 
 void
@@ -76,7 +44,7 @@ lb_link_drop(struct lb_link *link)
 	link->connection = NULL;
 	link->opened = false;
 	link->silent = false;
-	link->watched_fd = -1;
+	lb_watch_end(&link->watch);
 	lb_connection_free(connection);
 }
 
@@ -97,7 +65,7 @@ lb_link_process(struct lb_link *link, int64_t now_ns)
 		return;
 	lb_source_process(lb_connection_source(link->connection));
 	failure = lb_connection_failure(link->connection);
-	if (failure == NULL && watch(link))
+	if (failure == NULL && lb_watch_follow(&link->watch, link->connection, link))
 		return;
 	if (failure != NULL)
 		link->failure = *failure;

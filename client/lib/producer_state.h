@@ -22,6 +22,7 @@
 #include "client/lib/pool.h"
 #include "client/lib/bundle.h"
 #include "client/lib/source.h"
+#include "client/lib/watch.h"
 
 struct lb_partition {
 	struct lb_topic *topic;
@@ -56,8 +57,7 @@ struct lb_link {
 	bool opened;			/* it was seen open */
 	bool silent;			/* the time of a bundle in flight has passed, and no answer has come since: nothing more is sent */
 	bool was_lost;			/* an earlier one was: groups may have changed */
-	int watched_fd;			/* in the producer's epoll; -1: none */
-	short watched_events;
+	struct lb_watch watch;
 	int in_flight;			/* bundles that the connection has */
 	int given_up;			/* of these: settled, since their time has passed */
 	struct lb_backoff backoff;

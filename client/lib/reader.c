@@ -3,9 +3,10 @@
  */
 #include "client/lib/reader.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
+#include <string.h>
 
 #include "client/lib/codec.h"
 #include "client/lib/error.h"
@@ -20,26 +21,21 @@ lb_reader_init(struct lb_reader *reader, const struct lb_reader_setting *setting
 	int64_t now_ns = clock_now_ns();
 	uint64_t seed = (uint64_t)now_ns ^ (uint64_t)(uintptr_t)reader;
 
-	*reader = (struct lb_reader){ .setting = setting, .first = first, .fd = -1, .down_since_ns = now_ns };
+	*reader = (struct lb_reader){ .setting = setting, .first = first, .down_since_ns = now_ns };
+	lb_watch_init(&reader->watch, setting->epoll_fd);
 	lb_cursor_init(&reader->cursor, setting->options, setting->topic, partition, seed);
 	lb_backoff_init(&reader->backoff, ~seed);
 }
 
 /* ---- the connection ---- */
 
-/* A descriptor that was closed has left the set by itself, and its number may be another reader's by now. */
+/* Without a place in the epoll set nothing would be noticed: the connection is given up. */
 static void
-watch_descriptor(struct lb_reader *reader)
+follow(struct lb_reader *reader)
 {
-	struct lb_wants wants = lb_source_wants(lb_connection_source(reader->connection));
-	struct epoll_event event = { .events = (uint32_t)wants.events, .data.ptr = reader };
-
-	if (wants.fd == reader->fd && wants.events == reader->events)
-		return;
-	if (wants.fd >= 0 && epoll_ctl(reader->setting->epoll_fd, EPOLL_CTL_MOD, wants.fd, &event) != 0)
-		epoll_ctl(reader->setting->epoll_fd, EPOLL_CTL_ADD, wants.fd, &event);
-	reader->fd = wants.fd;
-	reader->events = wants.events;
+	if (!lb_watch_follow(&reader->watch, reader->connection, reader))
+		lb_error_set(&reader->refusal, LB_NO_MEMORY, NULL, -1, -1, "%s: epoll_ctl: %s", reader->setting->address,
+		    strerror(errno));
 }
 
 void
@@ -49,9 +45,8 @@ lb_reader_close(struct lb_reader *reader)
 
 	reader->connection = NULL;
 	reader->asked = LB_ASK_NOTHING;
-	reader->fd = -1;
-	reader->events = 0;
 	reader->refusal.code = LB_OK;
+	lb_watch_end(&reader->watch);
 	lb_connection_free(connection);
 }
 
@@ -118,7 +113,7 @@ lb_reader_connect(struct lb_reader *reader, int64_t now_ns, struct lb_error *err
 	reader->answered = false;
 	reader->look = reader->first && reader->cursor.state != LB_CURSOR_UNPLACED ? LB_LOOK_NOW : LB_LOOK_NO;
 	if (lb_connection_open(&reader->connection, reader->setting->address, &options, &why) == LB_OK) {
-		watch_descriptor(reader);
+		follow(reader);
 		return LB_OK;
 	}
 	reader->connection = NULL;
@@ -140,7 +135,7 @@ lb_reader_process(struct lb_reader *reader)
 		return;
 	reader->ready = false;
 	lb_source_process(source);
-	watch_descriptor(reader);
+	follow(reader);
 }
 
 /* ---- answers: called from inside the connection, so they only note ---- */
@@ -296,7 +291,7 @@ ask(struct lb_reader *reader, int64_t now_ns)
 	}
 	/* Sent at once. */
 	lb_source_process(lb_connection_source(reader->connection));
-	watch_descriptor(reader);
+	follow(reader);
 }
 
 void
@@ -327,7 +322,7 @@ lb_reader_due_ns(const struct lb_reader *reader, bool may_ask, int64_t now_ns)
 {
 	int64_t due_ns = INT64_MAX;
 
-	if (reader->metadata != NULL)
+	if (reader->metadata != NULL || reader->refusal.code != LB_OK)
 		return now_ns;
 	if (reader->connection != NULL) {
 		struct lb_wants wants = lb_source_wants(lb_connection_source(reader->connection));

@@ -8,6 +8,7 @@
 #include "client/lib/backoff.h"
 #include "client/lib/connection.h"
 #include "client/lib/cursor.h"
+#include "client/lib/watch.h"
 
 enum {
 	LB_READER_BATCHES = 2,		/* one to be handled, one ahead */
@@ -44,8 +45,7 @@ struct lb_reader {
 	enum lb_reader_look look;
 	/* the connection */
 	struct lb_connection *connection;	/* NULL while there is none */
-	int fd;				/* as in the epoll set */
-	short events;
+	struct lb_watch watch;
 	bool ready;			/* something has happened to it */
 	bool answered;
 	int64_t opened_ns;
