@@ -377,7 +377,8 @@ START_TEST(A14_only_whole_records)
 }
 END_TEST
 
-START_TEST(A15_grows_for_one_record_and_back)
+/* It grows, stays while there are such records, and is back when there is none. */
+START_TEST(A15_grows_for_records_and_back)
 {
 	options.max_bytes = 100;
 	options.max_bytes_limit = 1008;
@@ -393,12 +394,60 @@ START_TEST(A15_grows_for_one_record_and_back)
 	fetched(100);
 	ck_assert_uint_eq(batch.record_count, 1);
 	ck_assert_int_eq(batch.max_bytes, 1008);
+	ck_assert_int_eq(cursor.max_bytes, 1008);
+	put_records(1, 93);
+	fetched(100);
+	ck_assert_int_eq(cursor.max_bytes, 1008);
+	put_records(10, 92);
+	fetched(100);
 	ck_assert_int_eq(cursor.max_bytes, 100);
 	put_records(1, 1001);
 	payload_bytes = 100;
 	fetched(100);
-	expect_failed(LB_RECORD_EXCEEDS_MAX_BYTES, 1);
+	expect_failed(LB_RECORD_EXCEEDS_MAX_BYTES, 12);
 	ck_assert_int_eq(cursor.error.record_bytes, 1001);
+}
+END_TEST
+
+/* A record that was cut behind small ones has told its length: the next request has room for it, or leaves the error to its answer. */
+START_TEST(A15_grows_for_a_record_that_was_cut)
+{
+	options.max_bytes = 100;
+	options.max_bytes_limit = 1008;
+	place(0, 100);
+	put_records(2, 20);
+	for (uint32_t length = 92; length <= 1001; length++) {
+		place(0, 100);
+		put_i32(28, length);
+		payload_bytes = 32;
+		fetched(100);
+		ck_assert_uint_eq(batch.record_count, 1);
+		expect(LB_CURSOR_FETCHING, 1);
+		ck_assert_int_eq(cursor.max_bytes, length <= 1000 ? (int32_t)length + 8 : 100);
+	}
+	place(0, 100);
+	payload_bytes = 31;
+	fetched(100);
+	ck_assert_int_eq(cursor.max_bytes, 100);
+}
+END_TEST
+
+/* Small and large ones in turn cost no request that brings nothing. */
+START_TEST(A15_no_request_is_wasted_on_records_in_turn)
+{
+	options.max_bytes = 100;
+	place(0, 100);
+	for (int i = 0; i < 10; i++) {
+		put_records(1, 20);
+		put_i32(28, 1000);
+		payload_bytes = 100;
+		fetched(100);
+		expect(LB_CURSOR_FETCHING, 2 * i + 1);
+		put_records(1, 1000);
+		fetched(100);
+		ck_assert_int_eq(batch.max_bytes, 1008);
+		expect(LB_CURSOR_FETCHING, 2 * i + 2);
+	}
 }
 END_TEST
 
@@ -566,7 +615,9 @@ suite(void)
 	tcase_add_test(tc, version_1_is_asked_where_2_is_not_known);
 	tcase_add_test(tc, C10_good_records_before_a_damaged_one);
 	tcase_add_test(tc, A14_only_whole_records);
-	tcase_add_test(tc, A15_grows_for_one_record_and_back);
+	tcase_add_test(tc, A15_grows_for_records_and_back);
+	tcase_add_test(tc, A15_grows_for_a_record_that_was_cut);
+	tcase_add_test(tc, A15_no_request_is_wasted_on_records_in_turn);
 	tcase_add_test(tc, A15_unknown_sizes);
 	tcase_add_test(tc, J1_a_damaged_length_does_not_loop);
 	tcase_add_test(tc, empty_answers_are_paused_behind);

@@ -531,10 +531,8 @@ lb_walk_begin(struct lb_walk *walk, enum lb_record_format format, int64_t fetch_
 static enum lb_walk_result
 walk_ended(const struct lb_walk *walk, struct lb_record *record)
 {
-	if (walk->any)
-		return LB_WALK_CUT;
 	record->bytes = walk->left_bytes >= LB_LENGTH_BYTES ? (size_t)bytes_get_i32(walk->next) : 0;
-	return LB_WALK_EXCEEDS;
+	return walk->any ? LB_WALK_CUT : LB_WALK_EXCEEDS;
 }
 
 enum lb_walk_result

@@ -176,12 +176,18 @@ lb_cursor_found(struct lb_cursor *cursor, const struct lb_partition_metadata *fo
 
 /* ---- FETCH ---- */
 
+/* Of a request that carries the record. */
+static size_t
+needed_bytes(const struct lb_cursor *cursor, size_t record_bytes)
+{
+	return (cursor->record_format == LB_PLAIN ? 4 : 8) + record_bytes;
+}
+
 /* The first record is larger than the request: asks with as much as it needs, if that is allowed. */
 static void
 grow(struct lb_cursor *cursor, const struct lb_record *record, size_t payload_bytes)
 {
-	size_t header_bytes = cursor->record_format == LB_PLAIN ? 4 : 8;
-	size_t needed = record->bytes > 0 ? header_bytes + record->bytes : GUESSED_RECORD_BYTES;
+	size_t needed = record->bytes > 0 ? needed_bytes(cursor, record->bytes) : GUESSED_RECORD_BYTES;
 	size_t limit = (size_t)cursor->options->max_bytes_limit;
 
 	if (record->bytes > 0 && needed <= (size_t)cursor->max_bytes) {
@@ -212,25 +218,49 @@ pause_idle(struct lb_cursor *cursor, int64_t asked_ns)
 	cursor->not_before_ns = asked_ns + cursor->idle_ns;
 }
 
+/*
+ * Where one record is larger than the option's value others are, too: the request keeps its size until an answer has no such record.
+ * A length that no request may carry is left to the answer that begins with it.
+ */
+static void
+size_next(struct lb_cursor *cursor, size_t largest_bytes)
+{
+	size_t needed = needed_bytes(cursor, largest_bytes);
+
+	if (needed <= (size_t)cursor->options->max_bytes)
+		cursor->max_bytes = cursor->options->max_bytes;
+	else if (needed > (size_t)cursor->max_bytes && needed <= (size_t)cursor->options->max_bytes_limit)
+		cursor->max_bytes = (int32_t)needed;
+}
+
 static void
 move_behind(struct lb_cursor *cursor, struct lb_batch *batch)
 {
 	batch->skipped = cursor->skipped;
 	cursor->skipped = 0;
 	cursor->idle_ns = 0;
-	cursor->max_bytes = cursor->options->max_bytes;
 	go_on_from(cursor, batch->next_offset);
 }
 
-/* Walks over the records in front of the stop; returns what has ended that. */
+/*
+ * Walks over the records in front of the stop; returns what has ended that. largest_bytes: the largest record's, one that was cut
+ * included, as far as its length has come.
+ */
 static enum lb_walk_result
-count_records(const struct lb_cursor *cursor, const struct lb_fetched *fetched, struct lb_batch *batch, struct lb_record *record)
+count_records(const struct lb_cursor *cursor, const struct lb_fetched *fetched, struct lb_batch *batch, struct lb_record *record,
+    size_t *largest_bytes)
 {
 	enum lb_walk_result result = LB_WALK_END;
 	struct lb_walk walk;
 
+	*largest_bytes = 0;
 	lb_walk_begin(&walk, cursor->record_format, cursor->next_offset, fetched->payload, fetched->payload_bytes);
-	while (batch->next_offset < cursor->stop_offset && (result = lb_walk_next(&walk, record)) == LB_WALK_RECORD) {
+	while (batch->next_offset < cursor->stop_offset) {
+		result = lb_walk_next(&walk, record);
+		if (record->bytes > *largest_bytes)
+			*largest_bytes = record->bytes;
+		if (result != LB_WALK_RECORD)
+			break;
 		batch->record_count++;
 		batch->next_offset++;
 	}
@@ -242,13 +272,14 @@ lb_cursor_fetched(struct lb_cursor *cursor, const struct lb_fetched *fetched, in
 {
 	enum lb_walk_result result;
 	struct lb_record record;
+	size_t largest_bytes;
 
 	*batch = (struct lb_batch){ .topic = cursor->topic, .partition = cursor->partition, .base_offset = cursor->next_offset,
 		.next_offset = cursor->next_offset, .high_watermark = fetched->high_watermark, .max_bytes = cursor->max_bytes,
 		.records = fetched->payload, .record_format = cursor->record_format };
 	if (cursor->state != LB_CURSOR_FETCHING)
 		return;
-	result = count_records(cursor, fetched, batch, &record);
+	result = count_records(cursor, fetched, batch, &record, &largest_bytes);
 	if (fetched->high_watermark < batch->next_offset) {
 		batch->record_count = 0;
 		fail(cursor, LB_BAD_ANSWER, "the answer's records, or the position, are above its high watermark");
@@ -258,10 +289,12 @@ lb_cursor_fetched(struct lb_cursor *cursor, const struct lb_fetched *fetched, in
 	lb_backoff_worked(&cursor->sick);
 	cursor->loose = false;
 	cursor->high_watermark = fetched->high_watermark;
-	if (batch->record_count > 0)
+	if (batch->record_count > 0) {
 		move_behind(cursor, batch);
-	else if (result == LB_WALK_END)
+		size_next(cursor, largest_bytes);
+	} else if (result == LB_WALK_END) {
 		pause_idle(cursor, asked_ns);
+	}
 	if (result == LB_WALK_CORRUPT)
 		fail(cursor, LB_CORRUPT_RECORD, "the record's length is impossible, or its sum does not fit");
 	else if (result == LB_WALK_EXCEEDS)

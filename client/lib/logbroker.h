@@ -185,8 +185,8 @@ struct lb_record {
 enum lb_walk_result {
 	LB_WALK_RECORD,		/* *record is the next one, whole, its sum right */
 	LB_WALK_END,		/* the payload ended with a whole record (or is empty); record->offset is the next to ask for */
-	LB_WALK_CUT,		/* it ends inside record->offset: ask again from there */
-	LB_WALK_EXCEEDS,	/* not one whole record: record->offset is larger than max_bytes; record->bytes is its payload, 0 = unknown */
+	LB_WALK_CUT,		/* it ends inside record->offset: ask again from there; record->bytes is its payload, 0 = unknown */
+	LB_WALK_EXCEEDS,	/* not one whole record: record->offset is larger than max_bytes; record->bytes likewise */
 	LB_WALK_CORRUPT,	/* record->offset has an impossible length (also where it ends behind the payload) or a wrong sum */
 };
 
@@ -453,7 +453,7 @@ struct lb_batch {
 	int64_t high_watermark;	/* when the broker answered */
 	int64_t lag;		/* high_watermark - next_offset */
 	int64_t skipped;	/* records passed over ahead of this batch (options.on_gap), else 0 */
-	int32_t max_bytes;	/* of the request that brought it: above the option's when a larger record needed it */
+	int32_t max_bytes;	/* of the request that brought it: above the option's while larger records need it */
 	const void *records;	/* for lb_batch_next */
 	enum lb_record_format record_format;
 };
@@ -482,7 +482,8 @@ struct lb_subscription_options {
 	const int32_t *partitions;	/* NULL: all */
 	size_t partition_count;		/* 0: all */
 	int32_t max_bytes;		/* 1 MiB a request */
-	int32_t max_bytes_limit;	/* LB_FETCH_MAX_BYTES: how far a request grows for a larger record; above it LB_RECORD_EXCEEDS_MAX_BYTES */
+	int32_t max_bytes_limit;	/* LB_FETCH_MAX_BYTES: how far a request grows for a larger record, and stays while there are such records;
+					 * above it LB_RECORD_EXCEEDS_MAX_BYTES */
 	int32_t max_wait_ms;		/* 30000: below what routers and firewalls give an idle connection */
 	int32_t min_bytes;		/* 1 */
 	int timeout_ms;			/* 5000: for connecting, and for an answer beyond its wait; then the connection is given up */
