@@ -679,6 +679,25 @@ START_TEST(exit_7_connection_lost_tells_what_was_acknowledged)
 }
 END_TEST
 
+/* More requests than are in flight at a time: what waits yet is not sent over another connection. */
+START_TEST(exit_7_connection_lost_ends_the_sending)
+{
+	struct wire_bytes input = { 0 };
+
+	for (int i = 0; i < 200; i++)
+		wire_put(&input, "x\n", 2);
+	fake_start(&fake, 1, true);
+	fake.faults.close_at_produce = 3;
+	run_tool(&run, fake.address, "produce --batch-records 1 t", input.data, input.length);
+	expect_code(7);
+	expect_said("2 records acknowledged, 0 refused");
+	ck_assert_int_eq(fake.produces, 3);
+	ck_assert_int_eq(fake.partitions[0].end, 2);
+	wire_bytes_free(&input);
+	fake_stop(&fake);
+}
+END_TEST
+
 START_TEST(exit_7_connection_lost_while_the_input_pauses)
 {
 	fake_start(&fake, 1, true);
@@ -1930,6 +1949,7 @@ add_produce(TCase *tcase)
 	ADD(produce_offsets_prints_partition_and_offset);
 	ADD(exit_3_produce_refusal_names_error_topic_partition_and_records);
 	ADD(exit_7_connection_lost_tells_what_was_acknowledged);
+	ADD(exit_7_connection_lost_ends_the_sending);
 	ADD(exit_7_connection_lost_while_the_input_pauses);
 }
 
