@@ -509,6 +509,33 @@ START_TEST(a_missing_segment_is_told)
 }
 END_TEST
 
+/* It had a name before the list knew of the one ahead of it; and its own index tells how far it went. */
+START_TEST(a_missing_last_segment_is_told)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	make_log(RECORD_CRC32C);
+	logkit_reopen(&kit);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 18, path);
+	ck_assert_int_eq(unlink(path), 0);
+	examine();
+	expect_told(2, (const char *const[]){ "leftover 00000000000000000018.index", "missing_records 00000000000000000018.log: it is "
+	    "not there any more: 6 records from offset 18 on missing" });
+	logkit_remove_list(&kit);
+	ck_assert_int_eq(examine().findings[FINDING_CORRUPTION], 1);
+	remove_index(18);
+	ck_assert_int_eq(examine().findings[FINDING_CORRUPTION], 0);
+	logkit_end(&kit);
+	make_log(RECORD_CRC32C);
+	remove_segment(18);
+	examine();
+	expect_told(1, (const char *const[]){ "missing_records 00000000000000000018.log: it is not there any more: an unknown number "
+	    "of records from offset 18 on missing" });
+	logkit_end(&kit);
+}
+END_TEST
+
 /* `_i`: the wrong name lies above or below the right one. */
 START_TEST(a_wrong_name_is_one_finding)
 {
@@ -767,8 +794,8 @@ START_TEST(a_wrong_list_of_sealed_segments_is_a_note)
 	ck_assert_int_eq(sealed_list_write(dir_fd, &list), 0);
 	remove_segment(0);
 	examine();
-	expect_told(1, (const char *const[]){ "wrong_list sealed.list: it knows a segment ahead of all others, of the offsets 0 to "
-	    "before 100, that is not there" });
+	expect_told(1, (const char *const[]){ "missing_records 00000000000000000000.log: it is not there any more: 100 records from "
+	    "offset 0 on missing" });
 	/* Retention has noted that it takes it. */
 	ck_assert_int_eq(sealed_list_note_start(dir_fd, 100), 0);
 	examine();
@@ -1019,6 +1046,7 @@ main(void)
 	tcase_add_loop_test(tests, a_whole_log_is_counted, 0, 2);
 	tcase_add_loop_test(tests, zeros_that_a_mapping_writes_to_are_no_damage, 0, 2);
 	tcase_add_test(tests, a_missing_segment_is_told);
+	tcase_add_test(tests, a_missing_last_segment_is_told);
 	tcase_add_loop_test(tests, a_wrong_name_is_one_finding, 0, 2);
 	tcase_add_test(tests, a_copy_under_another_name_is_told);
 	tcase_add_test(tests, segments_that_overlap_are_told);

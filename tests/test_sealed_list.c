@@ -185,6 +185,45 @@ START_TEST(the_log_start_is_remembered)
 }
 END_TEST
 
+/* A list that cannot be told of what retention removes would miss it: it goes instead. `_i`: what fails. */
+START_TEST(a_list_that_cannot_be_told_is_removed)
+{
+	const int failing[] = { CALL_PWRITE, CALL_FDATASYNC };
+
+	begin();
+	append(0, 10);
+	logkit_set_fault((struct logkit_fault){ .call = failing[_i], .at = 1, .error = ENOSPC,
+	    .aim = LOGKIT_AT_ALL });
+	ck_assert_int_eq(sealed_list_note_start(dir_fd, 300), 0);
+	ck_assert(logkit_fault_hit());
+	ck_assert_int_eq(read_list(), -1);
+	ck_assert_int_eq(errno, ENOENT);
+	logkit_clear_fault();
+	append(10, 12);
+	expect_read(10, 12);
+	/* Nor can that be done: nothing may be removed then. */
+	logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = 1, .error = EROFS, .sticky = true,
+	    .aim = LOGKIT_AT_ALL });
+	ck_assert_int_eq(sealed_list_note_start(dir_fd, 300), -1);
+	ck_assert_int_eq(errno, EROFS);
+	logkit_clear_fault();
+	expect_read(10, 12);
+	end();
+}
+END_TEST
+
+START_TEST(the_log_start_is_forced)
+{
+	begin();
+	append(0, 10);
+	logkit_set_fault((struct logkit_fault){ .aim = LOGKIT_AT_ALL });
+	ck_assert_int_eq(sealed_list_note_start(dir_fd, 300), 0);
+	ck_assert_int_eq(logkit_calls(CALL_FDATASYNC), 1);
+	logkit_clear_fault();
+	end();
+}
+END_TEST
+
 static void
 expect_prefix(int64_t good_bytes)
 {
@@ -386,6 +425,8 @@ main(void)
 	tcase_add_test(tests, an_entry_is_found);
 	tcase_add_test(tests, later_entries_overtake);
 	tcase_add_test(tests, the_log_start_is_remembered);
+	tcase_add_loop_test(tests, a_list_that_cannot_be_told_is_removed, 0, 2);
+	tcase_add_test(tests, the_log_start_is_forced);
 	tcase_add_test(tests, every_byte_flipped_or_cut);
 	tcase_add_test(tests, random_bytes_zeros_and_the_future);
 	tcase_add_test(tests, what_cannot_be_is_not_believed);

@@ -236,6 +236,20 @@ index_file_read(int dir_fd, int64_t base, enum record_format format, struct inde
 	return error == 0 ? 0 : -1;
 }
 
+int64_t
+index_file_end(int dir_fd, int64_t base, enum record_format format)
+{
+	struct index_file file;
+	struct index index;
+	int64_t end = base;
+
+	index_init(&index, 1);
+	if (index_file_read(dir_fd, base, format, &index, &file, NULL) == 0)
+		end = file.point.end;
+	index_free(&index);
+	return end;
+}
+
 /* ---- points ---- */
 
 /* So many of its first bytes a point remembers of its last record. */

@@ -95,14 +95,6 @@ inventory_free(struct inventory *inventory)
 	sealed_list_free(&inventory->list);
 }
 
-bool
-inventory_was_sealed(const struct inventory *inventory, int64_t base, int64_t end, int64_t bytes)
-{
-	const struct sealed_entry *entry = sealed_list_find(&inventory->list, base);
-
-	return entry != NULL && entry->end == end && entry->bytes == bytes;
-}
-
 /* ---- reporting ---- */
 
 static int64_t
@@ -111,26 +103,15 @@ active_base(const struct inventory *inventory)
 	return inventory->listing->segments[inventory->listing->count - 1].base;
 }
 
-/* Retention removes from the front, and notes how far: what it has not noted is missing, unless it may have been unable to. */
-static bool
-may_be_retired(const struct inventory *inventory, const struct sealed_entry *entry,
-    const struct partition_settings *settings)
-{
-	bool ahead = entry->base < inventory->listing->segments[0].base;
-
-	return entry->base < inventory->list.log_start
-	    || (ahead && (settings->retention_bytes > 0 || settings->retention_age_ms > 0));
-}
-
 static void
-report_missing(const struct inventory *inventory, const struct partition_settings *settings)
+report_missing(const struct inventory *inventory)
 {
 	for (size_t i = 0; i < inventory->list.count; i++) {
 		const struct sealed_entry *entry = &inventory->list.entries[i];
 		char file[SEGMENT_NAME_BYTES];
 
 		if (entry->base >= active_base(inventory) || find_listed(inventory->listing, entry->base) != NULL
-		    || may_be_retired(inventory, entry, settings))
+		    || sealed_list_retired(&inventory->list, entry))
 			continue;
 		segment_name(file, entry->base);
 		log_error("%s/%s is missing: offsets %" PRId64 " to %" PRId64 " cannot be read. Restore the file from a copy and "
@@ -178,14 +159,14 @@ report_unlikely(const struct inventory *inventory, const struct listing_segment 
 }
 
 void
-inventory_report(const struct inventory *inventory, const struct partition_settings *settings)
+inventory_report(const struct inventory *inventory, enum record_format format)
 {
 	const struct listing *listing = inventory->listing;
-	int64_t smallest = (int64_t)record_header_bytes(settings->record_format) + 1;
+	int64_t smallest = (int64_t)record_header_bytes(format) + 1;
 
 	if (listing->count == 0)
 		return;
-	report_missing(inventory, settings);
+	report_missing(inventory);
 	for (size_t i = 0; i + 1 < listing->count; i++) {
 		const struct sealed_entry *entry = sealed_list_find(&inventory->list, listing->segments[i].base);
 

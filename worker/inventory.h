@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/record.h"
 #include "worker/listing.h"
-#include "worker/partition.h"
 #include "worker/sealed_list.h"
 
 struct inventory {
@@ -30,11 +30,8 @@ struct inventory {
 int inventory_read(struct inventory *inventory);
 void inventory_free(struct inventory *inventory);
 
-/* Had that segment been sealed, as it is? Then there was one behind it. */
-bool inventory_was_sealed(const struct inventory *inventory, int64_t base, int64_t end, int64_t bytes);
-
 /* When the active segment, the last one in the listing, is known: tells what is missing, changed or unlikely. */
-void inventory_report(const struct inventory *inventory, const struct partition_settings *settings);
+void inventory_report(const struct inventory *inventory, enum record_format format);
 
 /* After that: writes the list anew if it lacks something, was damaged or is mostly stale. Returns 0, or -1 with errno. */
 int inventory_store(struct inventory *inventory);

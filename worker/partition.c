@@ -238,11 +238,11 @@ take_inventory(struct inventory *inventory, int dir_fd)
 
 /* The log is open, unless memory was out. */
 static void
-settle_inventory(struct inventory *inventory, struct partition *p, const struct partition_settings *settings)
+settle_inventory(struct inventory *inventory, struct partition *p)
 {
 	if (p == NULL)
 		return;
-	inventory_report(inventory, settings);
+	inventory_report(inventory, p->settings.record_format);
 	partition_note_cache(p, SEALED_LIST_NAME, inventory_store(inventory) == -1 ? errno : 0);
 }
 
@@ -306,7 +306,7 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 	else
 		close(dir_fd);
 	if (done == 0)
-		settle_inventory(&inventory, opened->partition, settings);
+		settle_inventory(&inventory, opened->partition);
 	opened->truncated_bytes = recovery.truncated_bytes;
 	opened->failed = recovery.failed;
 	inventory_free(&inventory);

@@ -385,17 +385,9 @@ look_at_empty(struct recovery *r)
 static int64_t
 lost_end(const struct recovery *r, int64_t base)
 {
-	struct index_file file;
-	struct index index;
-	int64_t end = base;
-
 	if (r->left != NULL && r->left->base == base)
 		return r->left->end;
-	index_init(&index, r->settings->index_interval_bytes);
-	if (index_file_read(r->dir_fd, base, r->settings->record_format, &index, &file, NULL) == 0)
-		end = file.point.end;
-	index_free(&index);
-	return end;
+	return index_file_end(r->dir_fd, base, r->settings->record_format);
 }
 
 /* Had there been a segment behind the last one that is there? The list says so, or what an orphan is left of. */
@@ -404,7 +396,7 @@ is_overtaken(const struct recovery *r, const struct tail *tail)
 {
 	const struct segment *segment = tail->segment;
 
-	return inventory_was_sealed(r->inventory, segment->base, segment->end, tail->file_bytes)
+	return sealed_list_holds(&r->inventory->list, segment->base, segment->end, tail->file_bytes)
 	    || (segment->bytes == tail->file_bytes && lost_end(r, segment->end) > segment->end);
 }
 

@@ -225,12 +225,14 @@ unlink_one(struct partition_retire *retire, int dir_fd, int64_t base)
 	return -1;
 }
 
-/* What is missing from the front of a log is then known to have been removed. Of no consequence when it fails. */
-static void
+/* What is missing from the front of a log is then known to have been removed. Returns 0, or -1 with errno. */
+static int
 note_start(const struct partition_retire *retire, int dir_fd)
 {
-	if (sealed_list_note_start(dir_fd, retire->bases[retire->count - 1] + 1) == 0)
-		sealed_list_trim(dir_fd, retire->sealed_count);
+	if (sealed_list_note_start(dir_fd, retire->bases[retire->count - 1] + 1) == -1)
+		return -1;
+	sealed_list_trim(dir_fd, retire->sealed_count);
+	return 0;
 }
 
 static int
@@ -243,7 +245,8 @@ unlink_all(struct partition_retire *retire)
 
 	if (dir_fd == -1)
 		return -1;
-	note_start(retire, dir_fd);
+	if (note_start(retire, dir_fd) == -1)
+		error = errno;
 	while (error == 0 && retire->done < retire->count && (retire->done == 0 || clock_now_ns() < deadline_ns)) {
 		if (unlink_one(retire, dir_fd, retire->bases[retire->done]) == -1)
 			error = errno;

@@ -116,6 +116,14 @@ sealed_list_inside(const struct sealed_list *list, int64_t offset)
 	return entry != NULL && entry->base < offset && offset < entry->end ? entry : NULL;
 }
 
+bool
+sealed_list_holds(const struct sealed_list *list, int64_t base, int64_t end, int64_t bytes)
+{
+	const struct sealed_entry *entry = sealed_list_find(list, base);
+
+	return entry != NULL && entry->end == end && entry->bytes == bytes;
+}
+
 /* ---- reading ---- */
 
 /* Decodes an entry. False: these bytes are none. */
@@ -313,10 +321,26 @@ sealed_list_trim(int dir_fd, size_t sealed)
 	return done;
 }
 
+static int
+force(int dir_fd)
+{
+	int fd = segment_open_regular(dir_fd, SEALED_LIST_NAME, O_RDONLY);
+	int error;
+
+	if (fd == -1)
+		return -1;
+	error = syscalls.fdatasync(fd) == -1 ? errno : 0;
+	close(fd);
+	errno = error;
+	return error == 0 ? 0 : -1;
+}
+
 int
 sealed_list_note_start(int dir_fd, int64_t log_start)
 {
 	const struct sealed_entry start = { .base = log_start, .end = log_start };
 
-	return sealed_list_append(dir_fd, &start, 1);
+	if (sealed_list_append(dir_fd, &start, 1) == 0 && force(dir_fd) == 0)
+		return 0;
+	return syscalls.unlink(dir_fd, SEALED_LIST_NAME) == 0 || errno == ENOENT ? 0 : -1;
 }
