@@ -974,7 +974,7 @@ START_TEST(B01_caught_up_is_held_and_counted)
 
 	start(&(struct broker_config){ .topics = "t = 2\n" });
 	expect_held(0);
-	send_hold(fd, 1, "t", 1, 0, 5000);
+	send_hold(fd, 1, "t", 1, 0, LONG_WAIT_MS);
 	expect_held(1);
 	for (int i = 0; i < 10; i++) {
 		other = connect_broker();
@@ -990,9 +990,8 @@ START_TEST(B01_caught_up_is_held_and_counted)
 	expect_one_record(&fetched, "x", 1);
 	wire_fetched_free(&fetched);
 	expect_held(0);
-	/* Until the time is over. */
+	/* Until the time is over. That it is counted meanwhile nobody may be quick enough to see. */
 	send_hold(fd, 2, "t", 1, 1, 300);
-	expect_held(1);
 	read_fetched(fd, 2, &fetched);
 	ck_assert_uint_eq(fetched.length, 0);
 	expect_held(0);
@@ -1101,11 +1100,14 @@ END_TEST
 
 /* ---- B03: no lost wake-up, from outside ---------------------------------------------------------------------- */
 
+enum { RACE_MS = 30000 };	/* at most: with the wait of one that is lost behind it, well within the case's limit */
+
 struct racer {
 	pthread_t thread;
 	const char *topic;
 	int ack;
 	int rounds;
+	int64_t until_ms;	/* a busy disk makes fewer of them: each round with FORCED waits for it */
 	uint64_t random;
 };
 
@@ -1120,7 +1122,8 @@ busy_wait_us(uint64_t us)
 
 /*
  * One thread holds, the other appends, both at once, thousands of times; the topic's partitions take turns, so that the
- * holder's connection also moves between the workers. A wake-up that is lost costs the whole wait.
+ * holder's connection also moves between the workers. A wake-up that is lost costs the whole wait, and then the answer is
+ * empty: the appender does not go on before it.
  */
 static void *
 race(void *arg)
@@ -1129,7 +1132,7 @@ race(void *arg)
 	int socket_fd = connect_broker();
 	int appender = connect_broker();
 
-	for (int round = 0; round < racer->rounds; round++) {
+	for (int round = 0; round < racer->rounds && wire_now_ms() < racer->until_ms; round++) {
 		struct wire_bytes hold = { 0 };
 		struct wire_bytes append = { 0 };
 		struct wire_fetched fetched;
@@ -1137,7 +1140,6 @@ race(void *arg)
 		size_t position = 0;
 		int64_t offset = round / 2;
 		int32_t partition = round % 2;
-		int64_t began = wire_now_ms();
 
 		wire_put_fetch(&hold, round, racer->topic, partition, offset, 1000, LONG_WAIT_MS, 1);
 		wire_put_produce_one(&append, round, racer->topic, partition, racer->ack, &round, sizeof round);
@@ -1150,9 +1152,9 @@ race(void *arg)
 			busy_wait_us(wire_random(&racer->random) % 100);
 			send_frame(appender, &append);
 		}
-		/* When the append came first, the offset is there already: also fine, but never an error or a long wait. */
+		/* When the append came first, the offset is there already: also fine, but never an error or an empty answer. */
 		read_fetched(socket_fd, round, &fetched);
-		ck_assert_msg(wire_now_ms() - began < LONG_WAIT_MS / 2, "round %d: a wake-up was lost", round);
+		ck_assert_msg(fetched.length > 0, "round %d: a wake-up was lost", round);
 		ck_assert(wire_next_record(fetched.payload, fetched.length, &position, true, &record, NULL));
 		ck_assert_mem_eq(record.payload, &round, sizeof round);
 		wire_fetched_free(&fetched);
@@ -1174,6 +1176,7 @@ START_TEST(B03_no_wake_up_is_lost)
 	start(&(struct broker_config){ .topics = "a = 2\nb = 2\nc = 2\n", .log = "segment_bytes = 16KiB\n" });
 	for (int i = 0; i < 3; i++) {
 		racers[i].rounds = racers[i].ack == WIRE_FORCED ? rounds / 4 : rounds;
+		racers[i].until_ms = wire_now_ms() + (int64_t)RACE_MS * broker_scale();
 		racers[i].random = seed + (uint64_t)i;
 		ck_assert_int_eq(pthread_create(&racers[i].thread, NULL, race, &racers[i]), 0);
 	}
