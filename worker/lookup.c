@@ -374,8 +374,10 @@ take_over(struct partition *p, struct partition_load *load)
 {
 	struct sealed *sealed = partition_find_sealed(p, load->base);
 
-	/* Gone meanwhile: the file is unlinked, or will be. */
+	/* Gone meanwhile: the file is unlinked, or will be; an index that was stored behind that is not left behind. */
 	if (sealed == NULL || sealed->base != load->base) {
+		if (load->taken.file.bytes > 0)
+			partition_doom_again(p, load->base);
 		if (load->segment != NULL)
 			partition_linger(p, load->segment);
 		load->segment = NULL;

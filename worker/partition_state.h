@@ -99,6 +99,9 @@ void partition_keep_loaded(struct partition *p, struct sealed *sealed, struct se
 /* The segment is out of the log: closes it, on a thread, when nobody reads it any more. Takes over the reference. */
 void partition_linger(struct partition *p, struct segment *segment);
 
+/* The segment is out of the log; its files, whichever are there, are removed by the next job. */
+void partition_doom_again(struct partition *p, int64_t base);
+
 /* The log starts at `log_start` at least: what lies below is out of it. Returns 0, or -1 with errno ENOMEM. */
 int partition_retire_below(struct partition *p, int64_t log_start);
 

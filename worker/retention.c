@@ -125,6 +125,13 @@ doom(struct partition *p, size_t count)
 	return 0;
 }
 
+void
+partition_doom_again(struct partition *p, int64_t base)
+{
+	if (reserve_doomed(p, 1) == 0)
+		p->doomed[p->doomed_count++] = base;
+}
+
 int64_t
 partition_retire(struct partition *p, int64_t now_ns)
 {
