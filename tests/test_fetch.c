@@ -102,6 +102,12 @@ jobs_submit_read(struct jobs *jobs, struct job *job)
 }
 
 void
+lane_count_error(struct lane *of, enum board_operation operation)
+{
+	board_add(&of->worker->counters->storage_errors[operation], 1);
+}
+
+void
 lane_report(struct lane *of, enum board_operation operation, int error, const char *what)
 {
 	(void)error;

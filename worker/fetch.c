@@ -34,8 +34,10 @@ look(struct lane *lane, int64_t offset)
 		break;
 	default:
 		/* Behind the durable end of a failed partition that is no news. */
-		if (!partition_failed(lane->log))
+		if (!partition_failed(lane->log) && errno != EBADMSG)
 			lane_report(lane, BOARD_READ, errno, "cannot read the log");
+		else if (!partition_failed(lane->log))
+			lane_count_error(lane, BOARD_READ);
 		o.error = CODEC_STORAGE_FAILURE;
 	}
 	return o;
@@ -124,7 +126,7 @@ load_done(struct job *job)
 	struct lane *lane = (struct lane *)((char *)job - offsetof(struct lane, load_job));
 
 	if (partition_load_finish(lane->log, lane->load) != 0)
-		lane_report(lane, BOARD_READ, errno, "cannot open a sealed segment");
+		lane_count_error(lane, BOARD_READ);
 	lane->load = NULL;
 	opening_job_ended(lane);
 	conn_resume_all(lane->worker->connections);

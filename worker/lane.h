@@ -86,6 +86,9 @@ void lane_leave_all(struct worker *worker);
 /* Tells the board where the log stands. */
 void lane_publish(struct lane *lane);
 
+/* Counts an error of storage that has been told in the log. */
+void lane_count_error(struct lane *lane, enum board_operation operation);
+
 /* Counts an error of storage and says what it means for the operator, one line a while per partition. */
 void lane_report(struct lane *lane, enum board_operation operation, int error, const char *what);
 

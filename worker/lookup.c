@@ -51,7 +51,7 @@ next_base(const struct partition *p, const struct sealed *sealed)
 static enum partition_found
 broken(int error)
 {
-	errno = error == EBADMSG ? EIO : error;
+	errno = error;
 	return PARTITION_BROKEN;
 }
 
@@ -131,12 +131,12 @@ partition_find(struct partition *p, int64_t offset, struct partition_place *plac
 		return find_in_active(p, offset, place);
 	if (sealed->segment == NULL) {
 		if (sealed->load_error != 0 && clock_now_ns() < sealed->load_again_ns)
-			return broken(sealed->load_error);
+			return broken(EBADMSG);
 		return PARTITION_COLD;
 	}
 	sealed->used = ++p->reads;
 	if (offset >= sealed->segment->end)
-		return broken(EIO);
+		return broken(EBADMSG);
 	return find_in(p, sealed->segment, sealed->segment->bytes, sealed->bytes_before, offset, &sealed->reported, place);
 }
 

@@ -219,7 +219,8 @@ struct partition_place {
 enum partition_found {
 	PARTITION_FOUND,
 	PARTITION_COLD,		/* not open, not indexed, or not in memory: run a load, then ask again */
-	PARTITION_BROKEN,	/* damage, a missing segment, or behind the end of a failed partition: errno EIO or the like */
+	PARTITION_BROKEN,	/* damage, a missing segment, or behind the end of a failed partition: errno EIO or the like, */
+				/* EBADMSG when a line in the log has told it */
 };
 
 /*
