@@ -65,7 +65,8 @@ struct lane {
 	int64_t remove_ns;		/* no file is removed before */
 	struct job retire_job;
 	struct partition_retire *retire;	/* NULL: none is under way */
-	struct log_limit retention_limit;
+	int64_t removed_segments, removed_bytes;	/* taken out of the log since that was last logged, */
+	int64_t removed_told_ns;	/* which it is not again before then */
 
 	/* Readers. */
 	struct holds holds;
