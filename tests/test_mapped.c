@@ -286,13 +286,20 @@ END_TEST
 /* ---- a full disk, and other refusals ---- */
 
 static void
-expect_refused(int error)
+expect_not_taken(int error)
 {
 	int64_t end = partition_log_end(kit.p);
 
 	ck_assert_int_eq(logkit_try_append(&kit, 1, 4 * KIB), -1);
 	ck_assert_int_eq(errno, error);
 	ck_assert_int_eq(partition_log_end(kit.p), end);
+}
+
+/* And nothing is lost. */
+static void
+expect_refused(int error)
+{
+	expect_not_taken(error);
 	ck_assert(!partition_failed(kit.p));
 }
 
@@ -468,9 +475,12 @@ START_TEST(a_file_cut_before_the_end_takes_no_more)
 	kit.settings.mapped = _i == 1;
 	logkit_reopen(&kit);
 	logkit_append(&kit, 3, 4 * KIB);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
 	logkit_truncate(path, 2 * record_bytes(4 * KIB));
-	for (int i = 0; i < 3; i++)
-		expect_refused(EIO);
+	for (int i = 0; i < 3; i++) {
+		expect_not_taken(EIO);
+		ck_assert(partition_failed(kit.p));
+	}
 	ck_assert_int_eq(logkit_file_bytes(path), 2 * record_bytes(4 * KIB));
 	logkit_expect(&kit, 0, 2, 4 * KIB);
 	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), -1);
@@ -492,9 +502,10 @@ START_TEST(a_store_to_nothing_is_an_error)
 	begin(RECORD_CRC32C, MIB);
 	logkit_append(&kit, 1, 4 * KIB);
 	syscalls.store = cutting_store;
-	expect_refused(EIO);
+	expect_not_taken(EIO);
 	syscalls.store = store_bytes;
-	expect_refused(EIO);
+	expect_not_taken(EIO);
+	ck_assert(partition_failed(kit.p));
 	logkit_end(&kit);
 }
 END_TEST

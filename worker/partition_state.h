@@ -78,6 +78,9 @@ void partition_note_cache(struct partition *p, const char *file, int error);
 /* A force has failed with errno: nothing tells what is on disk now, and a later success would not tell either. */
 void partition_fail(struct partition *p);
 
+/* A write has failed: if the file is shorter than the log, records are lost, and no later write brings them back. Keeps errno. */
+void partition_fail_if_cut(struct partition *p);
+
 /* Bytes that the active segment can still take. */
 static inline int64_t
 partition_segment_room(const struct partition *p)

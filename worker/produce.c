@@ -573,6 +573,11 @@ append_fitting(struct lane *lane)
 		written(lane, batches, records, bytes);
 		return;
 	}
+	if (partition_failed(lane->log)) {
+		lane_count_error(lane, BOARD_WRITE);
+		fail(lane);
+		return;
+	}
 	lane_report(lane, BOARD_WRITE, errno, CANNOT_WRITE);
 	refuse_staged(lane, batches);
 }
