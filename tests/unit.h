@@ -19,7 +19,8 @@ size_t unit_from_hex(const char *hex, size_t length, uint8_t *to);
 uint32_t unit_seed(void);
 uint32_t unit_random(uint32_t *state);
 
-/* Of tables that are exhaustive every n-th entry is tried: LOGBROKER_TEST_SAMPLE, or 1. Only where another run tries all. */
+/* Of exhaustive tables every n-th entry is tried, of random rounds as many fewer: LOGBROKER_TEST_SAMPLE, or 1. Only where
+ * another run tries all. */
 int unit_sample(void);
 
 /* Descriptors that are open in this process. */
