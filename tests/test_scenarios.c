@@ -1824,7 +1824,7 @@ END_TEST
  */
 START_TEST(bug_E4_slow_is_not_stalled)
 {
-	enum { RECORDS = 8, SIZE = 1000000, TIMEOUT_MS = 600, PIECE = 8192 };
+	enum { RECORDS = 8, SIZE = 1000000, TIMEOUT_MS = 2500, PIECE = 8192 };
 	static uint8_t payload[SIZE];
 	struct wire_bytes frame = { 0 };
 	struct wire_bytes got = { 0 };
@@ -1834,7 +1834,7 @@ START_TEST(bug_E4_slow_is_not_stalled)
 	int64_t began;
 	size_t want = 4 + 18 + RECORDS * (SIZE + 8);
 
-	start(&(struct broker_config){ .topics = "t = 2\n", .broker = "request_timeout = 600ms\n" });
+	start(&(struct broker_config){ .topics = "t = 2\n", .broker = "request_timeout = 2500ms\n" });
 	for (int i = 0; i < RECORDS; i++)
 		ck_assert_int_eq(wire_produce_one(fd, "t", 1, WIRE_WRITTEN, payload, SIZE, NULL), 0);
 	slow = connect_broker();
@@ -1845,7 +1845,7 @@ START_TEST(bug_E4_slow_is_not_stalled)
 	ck_assert_int_eq(wire_send(slow, frame.data, frame.length), 0);
 	send_frame(stalled, &frame);
 	began = wire_now_ms();
-	/* Four times the timeout at 400 KB/s, then the rest at once. */
+	/* Three times the timeout at 400 KB/s, then the rest at once. On a busy machine we come to no read for a second. */
 	while (got.length < want) {
 		uint8_t piece[PIECE];
 		long more = wire_receive(slow, piece, sizeof piece, WIRE_DEADLINE_MS);
@@ -1853,7 +1853,7 @@ START_TEST(bug_E4_slow_is_not_stalled)
 		ck_assert_msg(more > 0, "cut after %zu of %zu bytes and %lld ms", got.length, want,
 		    (long long)(wire_now_ms() - began));
 		wire_put(&got, piece, (size_t)more);
-		if (wire_now_ms() - began < 4 * TIMEOUT_MS)
+		if (wire_now_ms() - began < 3 * TIMEOUT_MS)
 			usleep(20000);
 	}
 	/* The other one has been cut meanwhile: not all of its answer comes. */
