@@ -1000,6 +1000,44 @@ START_TEST(a_marker_of_an_earlier_life)
 }
 END_TEST
 
+/* An index that the disk does not give now is not a wrong one: what it alone can tell is not decided without it. */
+START_TEST(an_index_that_cannot_be_read_is_not_passed_over)
+{
+	const struct logkit_fault fault = { .call = CALL_PREAD, .at = 1, .error = EIO, .sticky = true, .aim = LOGKIT_AT_CACHES };
+	char path[LOGKIT_PATH_BYTES];
+	const char *why;
+
+	logkit_begin(&kit, formats[_i], 100000);
+	logkit_open(&kit);
+	logkit_append(&kit, 20, 100);
+	logkit_reopen(&kit);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 0, path);
+	/* Nothing is to be cut: all of the log is read instead. */
+	logkit_set_fault(fault);
+	logkit_catch_lines();
+	logkit_open(&kit);
+	free(logkit_caught_lines());
+	ck_assert(logkit_fault_hit());
+	logkit_clear_fault();
+	logkit_expect(&kit, 0, 20, 100);
+	logkit_close(&kit);
+	ck_assert_int_eq(stored_end(0), 20);
+	logkit_change(path, 20 * (100 + (int64_t)record_header_bytes(formats[_i])), "\0\0\0\x20", 4);
+	logkit_set_fault(fault);
+	why = logkit_refused(&kit);
+	ck_assert_ptr_nonnull(strstr(why, "00000000000000000000.index: cannot be read: Input/output error"));
+	logkit_clear_fault();
+	ck_assert_int_eq(stored_end(0), 20);
+	logkit_catch_lines();
+	logkit_open(&kit);
+	free(logkit_caught_lines());
+	ck_assert_int_eq(kit.opened.truncated_bytes, 4);
+	logkit_expect(&kit, 0, 20, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* ---- memory ---- */
 
 /* Tiny records and a mark for each of them would be more index than log. */
@@ -1210,6 +1248,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, a_marker_is_not_believed_of_a_log_that_was_changed, 0, FORMATS);
 	tcase_add_loop_test(tests, a_marker_needs_the_recovery_point, 0, FORMATS);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);
+	tcase_add_loop_test(tests, an_index_that_cannot_be_read_is_not_passed_over, 0, FORMATS);
 	tcase_add_test(tests, a_segment_has_a_million_marks_at_most);
 	tcase_add_loop_test(tests, a_log_works_without_caches, 0, 4 * FORMATS);
 	tcase_add_loop_test(tests, any_call_on_a_cache_may_fail, 0, 4);

@@ -350,6 +350,8 @@ report_index(struct partition *p, const struct partition_load *load)
 	char file[SEGMENT_NAME_BYTES];
 
 	index_file_name(file, load->base);
+	if (load->taken.unread != 0)
+		log_warning("%s/%s: cannot be read: %s; the segment was read instead", p->name, file, strerror(load->taken.unread));
 	if (load->taken.wrong != NULL)
 		log_warning("%s/%s: %s; the segment was read instead%s", p->name, file, load->taken.wrong,
 		    load->segment->end < load->limit || load->store_error != 0 ? "" : ", and the index is stored anew");

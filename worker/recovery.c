@@ -513,6 +513,9 @@ report_index(const struct recovery *r)
 		log_warning("%s/%s: the log had been forced to disk up to offset %" PRId64 ", but ends at %" PRId64 " now: records "
 		    "are lost, or files were replaced by older ones. The index is removed and stored anew", r->name, file,
 		    r->index.forced_end, r->active->end);
+	else if (r->index.unread != 0)
+		log_warning("%s/%s: cannot be read: %s; the whole segment was read instead, and the index is stored anew", r->name,
+		    file, strerror(r->index.unread));
 	else if (r->index.wrong != NULL)
 		log_warning("%s/%s: %s; the whole segment was read instead, and the index is stored anew", r->name, file,
 		    r->index.wrong);
@@ -587,6 +590,18 @@ save_and_report(struct recovery *r, const struct tail *tail, int64_t content_end
 	return 0;
 }
 
+/* What is to be cut may have been forced: the index that could tell is there, and must not be passed over. */
+static int
+refuse_unread(struct recovery *r, const struct tail *tail)
+{
+	char file[SEGMENT_NAME_BYTES];
+
+	index_file_name(file, tail->segment->base);
+	return refuse(r, "%s/%s: cannot be read: %s; and it alone tells whether what is damaged in its segment, from position %"
+	    PRId64 " on, had been forced to disk. Nothing was changed. Make it readable and restart the broker; or remove it, and "
+	    "the log is cut there", r->name, file, strerror(r->index.unread), tail->scan.position);
+}
+
 /*
  * Removes what stands behind the end: durably before anything can be appended, or the dead would come back. Zeros are
  * nothing that could, unless the cache shows something else: they are settled with the file's size.
@@ -607,6 +622,8 @@ cut_tail(struct recovery *r, const struct tail *tail)
 		content_end = tail->scan.verdict_end;
 	if (content_end == position && !r->known->from_disk)
 		return 0;
+	if (content_end > position && r->index.unread != 0)
+		return refuse_unread(r, tail);
 	if (content_end > position && save_and_report(r, tail, content_end) == -1)
 		return -1;
 	if (segment_truncate(tail->segment->fd, position) == -1)
