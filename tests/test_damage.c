@@ -36,8 +36,8 @@
  *   name that no segment has
  *   the same, no list              nothing; or that both overlap         ahead of it all, behind it what is in it: names
  *                                                                        are all that tells whose records these are
- *   a copy behind the log's end    that the list lacks a segment         all; the gap gives an error; the log goes on
- *                                                                        behind the copy: it might be all that is left
+ *   a copy behind the log's end    where the log ends, and the copy      all; the gap gives an error; the log goes on
+ *                                  begins                                behind the copy: it might be all that is left
  *   sealed one under another name  that name does not belong to this     all others; its offsets give an error
  *                                  log; its own is missing
  *   active one under a later name  what lies between is missing          all; the gap gives an error; the log goes on
@@ -262,7 +262,8 @@ static const struct row rows[] = {
 	    "last segment: records from offset 36 on are lost, and the log goes on at offset 40",
 	    S27 ".log: it ends at offset 36, but the next segment begins at 40" }, .tells = S27 ".log: damaged" },
 	{ "active missing, no list", active_missing, NO_LIST, .end = END, .broken = { ACTIVE, END },
-	    .says = { S36 ".log is missing", LACKS " 4 of 4" }, .tells = S27 ".log: damaged" },
+	    .says = { S36 ".log is missing", LACKS " 4 of 4", S27 ".log: it ends at offset 36, but the next segment begins at 40" },
+	    .tells = S27 ".log: damaged" },
 	{ "active missing, no indexes", active_missing, NO_INDEXES, .end = ACTIVE, .says = { S36 ".log is missing, the log's last "
 	    "segment: records from offset 36 on are lost, and the log goes on at offset 36" } },
 	{ "active missing, none", active_missing, NO_CACHES, .end = ACTIVE, .says = { LACKS " 3 of 3" } },
@@ -297,8 +298,8 @@ static const struct row rows[] = {
 	{ "copy between", copy_between, .end = END, .says = { "22.log does not belong" } },
 	{ "copy between, none", copy_between, NO_CACHES, .end = END, .wrong = { 22, 27 }, .says = { LACKS },
 	    .tells = S18 ".log" },
-	{ "copy behind", copy_behind, .end = 59, .broken = { END, 50 }, .wrong = { 50, 59 }, .says = { LACKS " 1 of 5" },
-	    .tells = S36 ".log: damaged" },
+	{ "copy behind", copy_behind, .end = 59, .broken = { END, 50 }, .wrong = { 50, 59 }, .says = { LACKS " 1 of 5",
+	    S36 ".log: it ends at offset 40, but the next segment begins at 50" }, .tells = S36 ".log: damaged" },
 	{ "sealed misnamed", sealed_misnamed, .end = END, .broken = { 18, 27 },
 	    .says = { "19.log does not belong", MISSING(S18, "18", "26") }, .tells = S9 ".log: damaged" },
 	{ "active misnamed", active_misnamed, .end = END + 2, .broken = { 36, 38 }, .wrong = { 38, END + 2 },

@@ -2,10 +2,14 @@
 #include "worker/inventory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/log.h"
+#include "worker/index_file.h"
+#include "worker/scan.h"
 
 /* ---- reading ---- */
 
@@ -77,6 +81,7 @@ inventory_read(struct inventory *inventory)
 	inventory->wrong = NULL;
 	inventory->stray_bytes = 0;
 	inventory->lacking = 0;
+	inventory->gap_at = -1;
 	if (inventory->listing->has_list && sealed_list_read(inventory->dir_fd, &inventory->list,
 	    &inventory->stray_bytes) == -1) {
 		if (errno == ENOMEM)
@@ -158,8 +163,46 @@ report_unlikely(const struct inventory *inventory, const struct listing_segment 
 		    inventory->name, file, bytes, next);
 }
 
+/* Is there nothing behind that position of the segment? */
+static bool
+ends_at(const struct inventory *inventory, const struct listing_segment *segment, int64_t position)
+{
+	int fd = segment_open_file(inventory->dir_fd, segment->base, O_RDONLY);
+	bool ends;
+
+	if (fd == -1)
+		return false;
+	ends = scan_content_end(fd, position, segment->bytes) == position;
+	close(fd);
+	return ends;
+}
+
+/*
+ * The list does not know of the last sealed segment: the active one was made just ahead of a crash, or is a file that was put
+ * there. The segment's index tells where it ended, if nothing stands behind that.
+ */
+static bool
+find_gap(struct inventory *inventory, const struct listing_segment *segment, enum record_format format)
+{
+	struct index_file stored;
+	struct index index;
+	char file[SEGMENT_NAME_BYTES];
+
+	index_init(&index, 1);
+	if (segment->indexed && index_file_read(inventory->dir_fd, segment->base, format, &index, &stored, NULL) == 0
+	    && stored.point.end < segment[1].base && ends_at(inventory, segment, stored.point.position)) {
+		inventory->gap_at = stored.point.end;
+		segment_name(file, segment->base);
+		log_error("%s/%s: it ends at offset %" PRId64 ", but the next segment begins at %" PRId64 ": what lies between is "
+		    "missing and cannot be read. Restore the files from a copy and restart the broker", inventory->name, file,
+		    inventory->gap_at, segment[1].base);
+	}
+	index_free(&index);
+	return inventory->gap_at != -1;
+}
+
 void
-inventory_report(const struct inventory *inventory, enum record_format format)
+inventory_report(struct inventory *inventory, enum record_format format)
 {
 	const struct listing *listing = inventory->listing;
 	int64_t smallest = (int64_t)record_header_bytes(format) + 1;
@@ -172,7 +215,7 @@ inventory_report(const struct inventory *inventory, enum record_format format)
 
 		if (entry != NULL)
 			report_changed(inventory, &listing->segments[i], entry);
-		else
+		else if (i + 2 < listing->count || !find_gap(inventory, &listing->segments[i], format))
 			report_unlikely(inventory, &listing->segments[i], smallest);
 	}
 }
@@ -198,7 +241,7 @@ merge(struct inventory *inventory, struct sealed_list *merged)
 				return -1;
 		if (i + 1 == listing->count || (at < list->count && list->entries[at].base == segment->base))
 			continue;
-		added.end = segment[1].base;
+		added.end = i + 2 == listing->count && inventory->gap_at != -1 ? inventory->gap_at : segment[1].base;
 		/* Otherwise it is damaged, and nobody knows where it ended. */
 		if (!sealed_list_plausible(&added))
 			continue;
