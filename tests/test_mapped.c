@@ -468,6 +468,25 @@ START_TEST(a_file_cut_behind_the_end_is_mended)
 }
 END_TEST
 
+START_TEST(what_is_allocated_behind_the_end_goes_with_the_seal)
+{
+	struct stat st;
+	int fd;
+
+	begin(RECORD_CRC32C, MIB);
+	logkit_append(&kit, 3, 4 * KIB);
+	logkit_truncate(path, partition_size_bytes(kit.p));
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	ck_assert_int_eq(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, MIB / 2), 0);
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	close(fd);
+	ck_assert_int_le(st.st_blocks * 512, 64 * KIB);
+	logkit_expect(&kit, 0, 3, 4 * KIB);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* In either mode. */
 START_TEST(a_file_cut_before_the_end_takes_no_more)
 {
@@ -878,6 +897,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, a_mapping_that_cannot_be_had, 0, 4);
 	tcase_add_test(tests, a_kernel_that_cannot_populate_ahead);
 	tcase_add_test(tests, a_file_cut_behind_the_end_is_mended);
+	tcase_add_test(tests, what_is_allocated_behind_the_end_goes_with_the_seal);
 	tcase_add_loop_test(tests, a_file_cut_before_the_end_takes_no_more, 0, 2);
 	tcase_add_test(tests, a_store_to_nothing_is_an_error);
 	tcase_add_test_raise_signal(tests, any_other_bus_error_ends_the_process, SIGBUS);
