@@ -5,6 +5,8 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include "common/crc32c.h"
 #include "tests/logkit.h"
 #include "worker/sealed_list.h"
+#include "worker/syscalls.h"
 
 enum { HEADER_BYTES = 16, ENTRY_BYTES = 36, PER_SEGMENT = 100 };
 
@@ -224,6 +227,55 @@ START_TEST(the_log_start_is_forced)
 }
 END_TEST
 
+/* ---- two jobs at once ---- */
+
+enum { TWO_AT_ONCE_ROUNDS = 1000, FIRST_SEALED = TWO_AT_ONCE_ROUNDS / PER_SEGMENT };
+
+/* The other one's turn comes between looking at the file and writing to it. */
+static ssize_t
+slow_pwrite(int fd, const void *from, size_t size, off_t position)
+{
+	sched_yield();
+	return pwrite(fd, from, size, position);
+}
+
+static int
+no_force(int fd)
+{
+	return fd == -1 ? -1 : 0;
+}
+
+static void *
+retire_thread(void *failures)
+{
+	for (int64_t start = 1; start <= TWO_AT_ONCE_ROUNDS; start++)
+		if (sealed_list_note_start(dir_fd, start) == -1 || sealed_list_trim(dir_fd, 1) == -1)
+			++*(int *)failures;
+	return NULL;
+}
+
+/* A roll and a removal by retention: neither may write over what the other one notes. */
+START_TEST(a_roll_and_retention_write_to_it_at_once)
+{
+	const struct syscalls real = syscalls;
+	pthread_t thread;
+	int failures = 0;
+
+	begin();
+	syscalls.pwrite = slow_pwrite;
+	syscalls.fdatasync = no_force;
+	ck_assert_int_eq(pthread_create(&thread, NULL, retire_thread, &failures), 0);
+	for (int64_t i = 0; i < TWO_AT_ONCE_ROUNDS; i++)
+		append(FIRST_SEALED + i, FIRST_SEALED + i + 1);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(failures, 0);
+	expect_read(FIRST_SEALED, FIRST_SEALED + TWO_AT_ONCE_ROUNDS);
+	ck_assert_int_eq(list.log_start, TWO_AT_ONCE_ROUNDS);
+	syscalls = real;
+	end();
+}
+END_TEST
+
 static void
 expect_prefix(int64_t good_bytes)
 {
@@ -427,6 +479,7 @@ main(void)
 	tcase_add_test(tests, the_log_start_is_remembered);
 	tcase_add_loop_test(tests, a_list_that_cannot_be_told_is_removed, 0, 2);
 	tcase_add_test(tests, the_log_start_is_forced);
+	tcase_add_test(tests, a_roll_and_retention_write_to_it_at_once);
 	tcase_add_test(tests, every_byte_flipped_or_cut);
 	tcase_add_test(tests, random_bytes_zeros_and_the_future);
 	tcase_add_test(tests, what_cannot_be_is_not_believed);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -218,6 +219,12 @@ sealed_list_read(int dir_fd, struct sealed_list *list, int64_t *stray_bytes)
 
 /* ---- writing ---- */
 
+/*
+ * What is added goes behind what is there, and a list written anew takes the old one's place: what another thread adds meanwhile
+ * would be lost. A roll and a removal by retention are jobs of one partition that run side by side. Held for no force.
+ */
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
+
 static int
 write_new(int dir_fd, const uint8_t *bytes, size_t size)
 {
@@ -236,8 +243,8 @@ write_new(int dir_fd, const uint8_t *bytes, size_t size)
 	return -1;
 }
 
-int
-sealed_list_write(int dir_fd, const struct sealed_list *list)
+static int
+write_all(int dir_fd, const struct sealed_list *list)
 {
 	const struct sealed_entry start = { .base = list->log_start, .end = list->log_start };
 	uint8_t *bytes = malloc(HEADER_BYTES + (list->count + 1) * ENTRY_BYTES);
@@ -273,8 +280,8 @@ write_behind(int fd, const uint8_t *bytes, size_t size)
 	return segment_write(fd, bytes, size, file_bytes - (file_bytes - HEADER_BYTES) % ENTRY_BYTES);
 }
 
-int
-sealed_list_append(int dir_fd, const struct sealed_entry *entries, size_t count)
+static int
+append_entries(int dir_fd, const struct sealed_entry *entries, size_t count)
 {
 	uint8_t *bytes = malloc(HEADER_BYTES + count * ENTRY_BYTES);
 	uint8_t *p;
@@ -300,8 +307,8 @@ sealed_list_append(int dir_fd, const struct sealed_entry *entries, size_t count)
 	return error == 0 ? 0 : -1;
 }
 
-int
-sealed_list_trim(int dir_fd, size_t sealed)
+static int
+trim(int dir_fd, size_t sealed)
 {
 	struct sealed_list list;
 	int fd = segment_open_regular(dir_fd, SEALED_LIST_NAME, O_RDONLY);
@@ -316,8 +323,41 @@ sealed_list_trim(int dir_fd, size_t sealed)
 		return 0;
 	if (sealed_list_read(dir_fd, &list, NULL) == -1)
 		return -1;
-	done = sealed_list_write(dir_fd, &list);
+	done = write_all(dir_fd, &list);
 	sealed_list_free(&list);
+	return done;
+}
+
+int
+sealed_list_write(int dir_fd, const struct sealed_list *list)
+{
+	int done;
+
+	pthread_mutex_lock(&writing);
+	done = write_all(dir_fd, list);
+	pthread_mutex_unlock(&writing);
+	return done;
+}
+
+int
+sealed_list_append(int dir_fd, const struct sealed_entry *entries, size_t count)
+{
+	int done;
+
+	pthread_mutex_lock(&writing);
+	done = append_entries(dir_fd, entries, count);
+	pthread_mutex_unlock(&writing);
+	return done;
+}
+
+int
+sealed_list_trim(int dir_fd, size_t sealed)
+{
+	int done;
+
+	pthread_mutex_lock(&writing);
+	done = trim(dir_fd, sealed);
+	pthread_mutex_unlock(&writing);
 	return done;
 }
 

@@ -14,6 +14,8 @@
  *
  * An entry whose end is its base and which has no bytes is no segment: retention has removed what lies below it.
  * The sums are CRC-32C.
+ *
+ * Any threads may write to it at once; a start reads it while nobody does.
  */
 #ifndef WORKER_SEALED_LIST_H
 #define WORKER_SEALED_LIST_H
