@@ -119,9 +119,10 @@ int
 caches_read_list(struct sealed_list *list, int dir_fd, const struct listing *listing, char *text)
 {
 	const char *wrong = NULL;
+	int64_t stray_bytes;
 
 	text[0] = '\0';
-	if (sealed_list_read(dir_fd, list, NULL) == -1) {
+	if (sealed_list_read(dir_fd, list, &stray_bytes) == -1) {
 		*list = (struct sealed_list){ 0 };
 		if (errno == ENOMEM)
 			return -1;
@@ -129,6 +130,8 @@ caches_read_list(struct sealed_list *list, int dir_fd, const struct listing *lis
 			snprintf(text, CACHES_TEXT_BYTES, "it is damaged, or no such list");
 		return 0;
 	}
+	if (listing->count > 0)
+		sealed_list_allow_for(list, stray_bytes, listing->segments[0].base);
 	for (size_t i = 0; i < list->count && listing->count > 0 && wrong == NULL; i++)
 		wrong = compare_entry(&list->entries[i], listing, text);
 	return 0;

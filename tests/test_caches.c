@@ -846,6 +846,33 @@ START_TEST(what_retention_removes_leaves_the_list)
 }
 END_TEST
 
+/* Where damage to the list may hide what retention has noted there, it does not speak of what is gone from the front. */
+START_TEST(bug_A6_a_damaged_list_misses_nothing_that_retention_has_removed)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	make_segments(RECORD_CRC32C, 40);
+	kit.settings.retention_bytes = 25 * 108;
+	logkit_reopen(&kit);
+	retire_all();
+	ck_assert_int_eq(partition_log_start(kit.p), 18);
+	logkit_close(&kit);
+	logkit_file_path(&kit, SEALED_LIST_NAME, path);
+	logkit_flip(path, 16 + 36 + 5);
+	open_with_line("t-0/sealed.list: it lacks 2 of 2 sealed segments", "taken from the directory");
+	logkit_close(&kit);
+	open_silently();
+	logkit_expect(&kit, 18, 40, 100);
+	expect_list(18, 36);
+	/* From here on it does. */
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 18, path);
+	ck_assert_int_eq(unlink(path), 0);
+	open_with_line("t-0/00000000000000000018.log is missing: offsets 18 to 26 cannot be read", "Restore");
+	logkit_end(&kit);
+}
+END_TEST
+
 /* ---- a clean stop ---- */
 
 static struct stop_state left;
@@ -1244,6 +1271,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, bug_A6_a_list_that_is_missing_or_damaged_is_made_anew, 0, FORMATS);
 	tcase_add_test(tests, the_list_knows_when_a_segment_was_written);
 	tcase_add_test(tests, what_retention_removes_leaves_the_list);
+	tcase_add_test(tests, bug_A6_a_damaged_list_misses_nothing_that_retention_has_removed);
 	tcase_add_loop_test(tests, what_a_clean_stop_has_left_is_neither_read_nor_forced, 0, 4 * FORMATS);
 	tcase_add_loop_test(tests, a_marker_is_not_believed_of_a_log_that_was_changed, 0, FORMATS);
 	tcase_add_loop_test(tests, a_marker_needs_the_recovery_point, 0, FORMATS);

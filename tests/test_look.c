@@ -800,7 +800,11 @@ START_TEST(a_wrong_list_of_sealed_segments_is_a_note)
 	ck_assert_int_eq(sealed_list_note_start(dir_fd, 100), 0);
 	examine();
 	expect_told(0, NULL);
+	/* Which damage may hide. */
 	logkit_file_path(&kit, SEALED_LIST_NAME, path);
+	logkit_flip(path, 16 + 36 + 5);
+	examine();
+	expect_told(0, NULL);
 	logkit_write_file(path, "garbage", 7);
 	examine();
 	expect_told(1, (const char *const[]){ "wrong_list sealed.list: it is damaged, or no such list" });

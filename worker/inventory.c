@@ -90,6 +90,8 @@ inventory_read(struct inventory *inventory)
 			inventory->wrong = errno == EBADMSG ? "it is damaged, or no such list" : strerror(errno);
 	}
 	drop_foreign(inventory);
+	if (inventory->listing->count > 0)
+		sealed_list_allow_for(&inventory->list, inventory->stray_bytes, inventory->listing->segments[0].base);
 	take_times(inventory);
 	return 0;
 }

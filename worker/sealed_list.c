@@ -117,6 +117,13 @@ sealed_list_inside(const struct sealed_list *list, int64_t offset)
 	return entry != NULL && entry->base < offset && offset < entry->end ? entry : NULL;
 }
 
+void
+sealed_list_allow_for(struct sealed_list *list, int64_t stray_bytes, int64_t first)
+{
+	if (stray_bytes >= ENTRY_BYTES && first > list->log_start)
+		list->log_start = first;
+}
+
 bool
 sealed_list_holds(const struct sealed_list *list, int64_t base, int64_t end, int64_t bytes)
 {

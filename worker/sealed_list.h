@@ -72,6 +72,12 @@ sealed_list_retired(const struct sealed_list *list, const struct sealed_entry *e
 	return entry->base < list->log_start;
 }
 
+/*
+ * What stands behind the valid prefix may hide notes of retention: then nothing is missed of what lies ahead of `first`, the
+ * first segment that is there. A part of an entry hides none: it has never been written whole.
+ */
+void sealed_list_allow_for(struct sealed_list *list, int64_t stray_bytes, int64_t first);
+
 /* Was that segment sealed, as it is? Then there was one behind it. */
 bool sealed_list_holds(const struct sealed_list *list, int64_t base, int64_t end, int64_t bytes);
 
