@@ -1151,6 +1151,28 @@ START_TEST(bug_B2_an_index_that_cannot_be_removed_stops_no_retention)
 }
 END_TEST
 
+/* Nor does a list that can neither be written nor removed. */
+START_TEST(bug_B2_a_list_that_cannot_be_told_stops_no_retention)
+{
+	char path[LOGKIT_PATH_BYTES], *lines;
+
+	make_segments(RECORD_CRC32C, 40);
+	kit.settings.retention_bytes = 1;
+	logkit_reopen(&kit);
+	logkit_file_path(&kit, SEALED_LIST_NAME, path);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	logkit_catch_lines();
+	retire_all();
+	lines = logkit_caught_lines();
+	ck_assert_msg(count_lines(lines) == 1 && strstr(lines, "t-0/sealed.list: cannot be written") != NULL, "%s", lines);
+	free(lines);
+	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 1);
+	ck_assert_int_eq(rmdir(path), 0);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Somebody tidies up while the log is open: it is stored anew, and nothing needs to be said. */
 START_TEST(an_index_that_goes_while_the_log_is_open)
 {
@@ -1266,6 +1288,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, a_missing_index_is_stored_anew, 0, FORMATS);
 	tcase_add_test(tests, an_index_whose_segment_was_replaced);
 	tcase_add_test(tests, bug_B2_an_index_that_cannot_be_removed_stops_no_retention);
+	tcase_add_test(tests, bug_B2_a_list_that_cannot_be_told_stops_no_retention);
 	tcase_add_test(tests, an_index_that_goes_while_the_log_is_open);
 	tcase_add_loop_test(tests, every_sealed_segment_is_listed, 0, FORMATS);
 	tcase_add_loop_test(tests, bug_A6_a_list_that_is_missing_or_damaged_is_made_anew, 0, FORMATS);

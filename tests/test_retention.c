@@ -569,6 +569,32 @@ START_TEST(an_index_that_is_stored_behind_a_removal)
 }
 END_TEST
 
+/* What a job removes it has noted, also when such an index, of an old segment, is the last that it is to remove. */
+START_TEST(a_load_that_ends_behind_a_removal_hides_no_note)
+{
+	struct partition_load *load;
+	struct partition_place place;
+	char *lines;
+
+	begin(3, 5);
+	reopen_keeping(1, 0);
+	ck_assert_int_eq(partition_find(kit.p, 3, &place), PARTITION_COLD);
+	load = partition_load_begin(kit.p, 3);
+	partition_load_run(load);
+	ck_assert_int_eq(retire_at(clock_now_ns()), 2);
+	ck_assert_int_eq(partition_load_finish(kit.p, load), 0);
+	run_jobs();
+	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 1);
+	logkit_close(&kit);
+	logkit_catch_lines();
+	logkit_open(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_str_eq(lines, "");
+	free(lines);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(beside_a_barrier_and_a_roll)
 {
 	struct partition_barrier barrier;
@@ -944,6 +970,7 @@ main(void)
 	tcase_add_test(tests, closing_a_log_whose_old_segments_are_read);
 	tcase_add_test(tests, a_load_of_a_segment_that_goes_meanwhile);
 	tcase_add_test(tests, an_index_that_is_stored_behind_a_removal);
+	tcase_add_test(tests, a_load_that_ends_behind_a_removal_hides_no_note);
 	tcase_add_test(tests, beside_a_barrier_and_a_roll);
 	tcase_add_test(tests, a_failed_partition_keeps_its_files);
 	tcase_add_test(tests, what_cannot_be_unlinked_stays_and_so_does_all_behind_it);

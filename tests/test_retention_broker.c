@@ -555,7 +555,6 @@ START_TEST(bug_C9_exactly_the_active_segment_remains)
 }
 END_TEST
 
-/* Without both keys nothing goes. */
 /* One line in ten seconds, and that stands for all since the one before. */
 START_TEST(bug_B9_the_log_tells_of_all_that_was_removed)
 {
@@ -587,6 +586,7 @@ START_TEST(bug_B9_the_log_tells_of_all_that_was_removed)
 }
 END_TEST
 
+/* Without both keys nothing goes. */
 START_TEST(nothing_goes_without_being_asked)
 {
 	int64_t end;

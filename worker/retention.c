@@ -17,13 +17,14 @@ enum { RETIRE_MAX = 256 };	/* files of one job, however quick the disk is */
 
 struct partition_retire {
 	int dir_fd;
-	int64_t bases[RETIRE_MAX];	/* oldest first */
+	int64_t bases[RETIRE_MAX];	/* oldest first; one that was doomed again may stand anywhere */
 	size_t count;
 	size_t sealed_count;		/* segments that stay */
 	struct segment *closing;	/* by next; each with its last reference */
 
 	size_t done;		/* of them are unlinked, and the directory is forced behind each */
 	int error;		/* errno of what came next; 0 = none */
+	int note_error;		/* errno of noting it; 0 = none */
 	bool force_failed;
 };
 
@@ -232,14 +233,22 @@ unlink_one(struct partition_retire *retire, int dir_fd, int64_t base)
 	return -1;
 }
 
-/* What is missing from the front of a log is then known to have been removed. Returns 0, or -1 with errno. */
-static int
-note_start(const struct partition_retire *retire, int dir_fd)
+/*
+ * What is missing from the front of a log is then known to have been removed. Should that fail the next start may miss it; but
+ * no disk fills up for a list.
+ */
+static void
+note_start(struct partition_retire *retire, int dir_fd)
 {
-	if (sealed_list_note_start(dir_fd, retire->bases[retire->count - 1] + 1) == -1)
-		return -1;
-	sealed_list_trim(dir_fd, retire->sealed_count);
-	return 0;
+	int64_t youngest = retire->bases[0];
+
+	for (size_t i = 1; i < retire->count; i++)
+		if (retire->bases[i] > youngest)
+			youngest = retire->bases[i];
+	if (sealed_list_note_start(dir_fd, youngest + 1) == -1)
+		retire->note_error = errno;
+	else
+		sealed_list_trim(dir_fd, retire->sealed_count);
 }
 
 static int
@@ -252,8 +261,7 @@ unlink_all(struct partition_retire *retire)
 
 	if (dir_fd == -1)
 		return -1;
-	if (note_start(retire, dir_fd) == -1)
-		error = errno;
+	note_start(retire, dir_fd);
 	while (error == 0 && retire->done < retire->count && (retire->done == 0 || clock_now_ns() < deadline_ns)) {
 		if (unlink_one(retire, dir_fd, retire->bases[retire->done]) == -1)
 			error = errno;
@@ -289,6 +297,7 @@ partition_retire_finish(struct partition *p, struct partition_retire *retire, bo
 	if (retire->force_failed)
 		p->unlinks_unsure = true;
 	*force_failed = retire->force_failed;
+	partition_note_cache(p, SEALED_LIST_NAME, retire->note_error);
 	free(retire);
 	errno = error;
 	return error == 0 ? 0 : -1;
