@@ -15,7 +15,8 @@ caches_read_index(struct caches_index *index, int dir_fd, int64_t base, enum rec
 		return 0;
 	if (errno == ENOMEM)
 		return -1;
-	index->wrong = errno == EBADMSG ? "its index is damaged, or of another log" : "its index cannot be read";
+	index->unread = errno != EBADMSG;
+	index->wrong = index->unread ? "its index cannot be read" : "its index is damaged, or of another log";
 	return 0;
 }
 
@@ -26,9 +27,9 @@ caches_free_index(struct caches_index *index)
 }
 
 static void
-note(struct look *look, const char *why)
+note(struct look *look, enum finding_kind kind, const char *why)
 {
-	look->note = (struct finding){ .kind = FINDING_WRONG_INDEX, .position = -1, .offset = -1, .bytes = -1,
+	look->note = (struct finding){ .kind = kind, .position = -1, .offset = -1, .bytes = -1,
 		.records = -1, .other = -1, .why = why };
 }
 
@@ -69,7 +70,7 @@ judge_short(struct look *look, const struct index_point *point, int fd)
 	else if (look->marks_right > 0)
 		make_loss(look, point);
 	else
-		note(look, "its index does not fit it");
+		note(look, FINDING_WRONG_INDEX, "its index does not fit it");
 }
 
 void
@@ -78,14 +79,14 @@ caches_judge(struct look *look, const struct caches_index *index, int fd)
 	const struct index_point *point = &index->file.point;
 
 	if (index->wrong != NULL) {
-		note(look, index->wrong);
+		note(look, index->unread ? FINDING_UNREADABLE_INDEX : FINDING_WRONG_INDEX, index->wrong);
 		return;
 	}
 	/* The broker's next start goes on from this point: it does not see what is ahead of it, so it does not cut. */
 	for (int i = 0; i < look->count; i++)
 		look->found[i].last &= look->found[i].position >= point->position;
 	if (look->marks_wrong > 0 || (look->count == 0 && look->next != -1 && point->end > look->next))
-		note(look, "its index does not fit it");
+		note(look, FINDING_WRONG_INDEX, "its index does not fit it");
 	else if (look->next == -1 && look->count == 0 && point->position > look->prefix_bytes)
 		judge_short(look, point, fd);
 }

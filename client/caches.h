@@ -20,6 +20,7 @@ struct caches_index {
 	struct index marks;
 	struct index_file file;		/* zeroed: there is none, or it is not believed */
 	const char *wrong;		/* NULL: nothing is known to be wrong with it */
+	bool unread;			/* nor anything else: it could not be read */
 };
 
 /* Reads the index, before the segment is looked at: then that has all that the index knows. Returns 0, or -1 with errno

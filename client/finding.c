@@ -213,6 +213,8 @@ static const struct {
 	[FINDING_CUT_COPY] = { "cut_copy", FINDING_NOTE, say_cut_copy,
 	    "logbroker dump shows them; they are yours to delete" },
 	[FINDING_WRONG_INDEX] = { "wrong_index", FINDING_NOTE, say_wrong_cache, store_anew },
+	[FINDING_UNREADABLE_INDEX] = { "unreadable_index", FINDING_NOTE, say_wrong_cache, "make it readable: a broker that cannot "
+	    "read it either reads the segment instead, but keeps a log closed from whose end something is to be cut" },
 	[FINDING_WRONG_LIST] = { "wrong_list", FINDING_NOTE, say_wrong_cache, store_anew },
 };
 

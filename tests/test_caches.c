@@ -1033,6 +1033,7 @@ START_TEST(an_index_that_cannot_be_read_is_not_passed_over)
 	const struct logkit_fault fault = { .call = CALL_PREAD, .at = 1, .error = EIO, .sticky = true, .aim = LOGKIT_AT_CACHES };
 	char path[LOGKIT_PATH_BYTES];
 	const char *why;
+	char *lines;
 
 	logkit_begin(&kit, formats[_i], 100000);
 	logkit_open(&kit);
@@ -1044,7 +1045,9 @@ START_TEST(an_index_that_cannot_be_read_is_not_passed_over)
 	logkit_set_fault(fault);
 	logkit_catch_lines();
 	logkit_open(&kit);
-	free(logkit_caught_lines());
+	lines = logkit_caught_lines();
+	ck_assert_ptr_nonnull(strstr(lines, "00000000000000000000.index: cannot be read: Input/output error"));
+	free(lines);
 	ck_assert(logkit_fault_hit());
 	logkit_clear_fault();
 	logkit_expect(&kit, 0, 20, 100);
@@ -1052,7 +1055,11 @@ START_TEST(an_index_that_cannot_be_read_is_not_passed_over)
 	ck_assert_int_eq(stored_end(0), 20);
 	logkit_change(path, 20 * (100 + (int64_t)record_header_bytes(formats[_i])), "\0\0\0\x20", 4);
 	logkit_set_fault(fault);
+	logkit_catch_lines();
 	why = logkit_refused(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_str_eq(lines, "");
+	free(lines);
 	ck_assert_ptr_nonnull(strstr(why, "00000000000000000000.index: cannot be read: Input/output error"));
 	logkit_clear_fault();
 	ck_assert_int_eq(stored_end(0), 20);

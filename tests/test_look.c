@@ -774,6 +774,21 @@ START_TEST(bug_A6_wrong_indexes_are_notes)
 }
 END_TEST
 
+/* Which the broker does not take for a wrong one. */
+START_TEST(an_index_that_cannot_be_read_is_a_note_of_its_own)
+{
+	make_stopped_log();
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = 1, .error = EIO, .sticky = true,
+	    .aim = LOGKIT_AT_CACHES });
+	examine();
+	logkit_clear_fault();
+	expect_told(3, (const char *const[]){ "unreadable_index 00000000000000000000.index: its index cannot be read",
+	    "unreadable_index 00000000000000000100.index: its index cannot be read",
+	    "unreadable_index 00000000000000000200.index: its index cannot be read" });
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(a_wrong_list_of_sealed_segments_is_a_note)
 {
 	struct sealed_entry entries[2] = { { 0, 100, 100 * WHOLE, 5 }, { 100, 200, 100 * WHOLE, 6 } };
@@ -1061,6 +1076,7 @@ main(void)
 	tcase_add_test(tests, what_had_been_forced_is_not_torn);
 	tcase_add_test(tests, what_to_do_depends_on_what_had_been_forced);
 	tcase_add_test(tests, bug_A6_wrong_indexes_are_notes);
+	tcase_add_test(tests, an_index_that_cannot_be_read_is_a_note_of_its_own);
 	tcase_add_test(tests, a_wrong_list_of_sealed_segments_is_a_note);
 	tcase_add_test(tests, a_place_that_the_disk_refuses_is_told_and_passed);
 	tcase_add_test(tests, a_segment_that_cannot_be_opened_is_a_failure);

@@ -513,9 +513,6 @@ report_index(const struct recovery *r)
 		log_warning("%s/%s: the log had been forced to disk up to offset %" PRId64 ", but ends at %" PRId64 " now: records "
 		    "are lost, or files were replaced by older ones. The index is removed and stored anew", r->name, file,
 		    r->index.forced_end, r->active->end);
-	else if (r->index.unread != 0)
-		log_warning("%s/%s: cannot be read: %s; the whole segment was read instead, and the index is stored anew", r->name,
-		    file, strerror(r->index.unread));
 	else if (r->index.wrong != NULL)
 		log_warning("%s/%s: %s; the whole segment was read instead, and the index is stored anew", r->name, file,
 		    r->index.wrong);
@@ -588,6 +585,19 @@ save_and_report(struct recovery *r, const struct tail *tail, int64_t content_end
 	    "Records may be lost; what is cut was copied to %s/%s", r->name, file, r->truncated_bytes, position,
 	    tail->segment->end, record_verdict_text(tail->scan.verdict), r->name, name);
 	return 0;
+}
+
+/* When nothing had to be cut: otherwise the log stays closed, and the index as it is. */
+static void
+report_unread(const struct recovery *r)
+{
+	char file[SEGMENT_NAME_BYTES];
+
+	if (r->index.unread == 0)
+		return;
+	index_file_name(file, r->active->base);
+	log_warning("%s/%s: cannot be read: %s; the whole segment was read instead, and the index is stored anew", r->name, file,
+	    strerror(r->index.unread));
 }
 
 /* What is to be cut may have been forced: the index that could tell is there, and must not be passed over. */
@@ -829,6 +839,7 @@ change(struct recovery *r, const struct tail *tail)
 		return -1;
 	if (settle_size(r) == -1)
 		return -1;
+	report_unread(r);
 	remove_leftovers(r);
 	return r->as_left ? 0 : force_all(r);
 }
