@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "worker/sealed_list.h"
-
 int
 caches_read_index(struct caches_index *index, int dir_fd, int64_t base, enum record_format format)
 {
@@ -17,7 +15,8 @@ caches_read_index(struct caches_index *index, int dir_fd, int64_t base, enum rec
 		return 0;
 	if (errno == ENOMEM)
 		return -1;
-	index->wrong = errno == EBADMSG ? "its index is damaged, or of another log" : "its index cannot be read";
+	index->unread = errno != EBADMSG;
+	index->wrong = index->unread ? "its index cannot be read" : "its index is damaged, or of another log";
 	return 0;
 }
 
@@ -28,9 +27,9 @@ caches_free_index(struct caches_index *index)
 }
 
 static void
-note(struct look *look, const char *why)
+note(struct look *look, enum finding_kind kind, const char *why)
 {
-	look->note = (struct finding){ .kind = FINDING_WRONG_INDEX, .position = -1, .offset = -1, .bytes = -1,
+	look->note = (struct finding){ .kind = kind, .position = -1, .offset = -1, .bytes = -1,
 		.records = -1, .other = -1, .why = why };
 }
 
@@ -71,7 +70,7 @@ judge_short(struct look *look, const struct index_point *point, int fd)
 	else if (look->marks_right > 0)
 		make_loss(look, point);
 	else
-		note(look, "its index does not fit it");
+		note(look, FINDING_WRONG_INDEX, "its index does not fit it");
 }
 
 void
@@ -80,14 +79,14 @@ caches_judge(struct look *look, const struct caches_index *index, int fd)
 	const struct index_point *point = &index->file.point;
 
 	if (index->wrong != NULL) {
-		note(look, index->wrong);
+		note(look, index->unread ? FINDING_UNREADABLE_INDEX : FINDING_WRONG_INDEX, index->wrong);
 		return;
 	}
 	/* The broker's next start goes on from this point: it does not see what is ahead of it, so it does not cut. */
 	for (int i = 0; i < look->count; i++)
 		look->found[i].last &= look->found[i].position >= point->position;
 	if (look->marks_wrong > 0 || (look->count == 0 && look->next != -1 && point->end > look->next))
-		note(look, "its index does not fit it");
+		note(look, FINDING_WRONG_INDEX, "its index does not fit it");
 	else if (look->next == -1 && look->count == 0 && point->position > look->prefix_bytes)
 		judge_short(look, point, fd);
 }
@@ -102,22 +101,14 @@ compare_base(const void *key, const void *element)
 	return (base > other) - (base < other);
 }
 
-/*
- * Segments that are gone between others are found missing without the list; the last one may have been sealed before.
- */
+/* What is not there is judged elsewhere; and the last one may have been sealed since it was listed. */
 static const char *
-compare_entry(const struct sealed_list *list, const struct sealed_entry *entry, const struct listing *listing,
-    char *text)
+compare_entry(const struct sealed_entry *entry, const struct listing *listing, char *text)
 {
 	const struct listing_segment *segments = listing->segments;
 	const struct listing_segment *segment = bsearch(&entry->base, segments, listing->count, sizeof(*segments),
 	    compare_base);
 
-	if (segment == NULL && entry->base >= list->log_start && entry->base < segments[0].base) {
-		snprintf(text, CACHES_TEXT_BYTES, "it knows a segment ahead of all others, of the offsets %" PRId64 " to "
-		    "before %" PRId64 ", that is not there", entry->base, entry->end);
-		return text;
-	}
 	if (segment == NULL || segment == &segments[listing->count - 1] || segment->bytes == entry->bytes)
 		return NULL;
 	snprintf(text, CACHES_TEXT_BYTES, "it knows %020" PRId64 ".log with %" PRId64 " bytes, not %" PRId64,
@@ -125,16 +116,36 @@ compare_entry(const struct sealed_list *list, const struct sealed_entry *entry, 
 	return text;
 }
 
-const char *
-caches_look_at_list(int dir_fd, const struct listing *listing, char *text)
+int
+caches_read_list(struct sealed_list *list, int dir_fd, const struct listing *listing, char *text)
 {
-	struct sealed_list list;
 	const char *wrong = NULL;
+	int64_t stray_bytes;
 
-	if (sealed_list_read(dir_fd, &list, NULL) == -1)
-		return errno == EBADMSG ? "it is damaged, or no such list" : NULL;
-	for (size_t i = 0; i < list.count && listing->count > 0 && wrong == NULL; i++)
-		wrong = compare_entry(&list, &list.entries[i], listing, text);
-	sealed_list_free(&list);
-	return wrong;
+	text[0] = '\0';
+	if (sealed_list_read(dir_fd, list, &stray_bytes) == -1) {
+		*list = (struct sealed_list){ 0 };
+		if (errno == ENOMEM)
+			return -1;
+		if (errno == EBADMSG)
+			snprintf(text, CACHES_TEXT_BYTES, "it is damaged, or no such list");
+		return 0;
+	}
+	if (listing->count > 0)
+		sealed_list_allow_for(list, stray_bytes, listing->segments[0].base);
+	for (size_t i = 0; i < list->count && listing->count > 0 && wrong == NULL; i++)
+		wrong = compare_entry(&list->entries[i], listing, text);
+	return 0;
+}
+
+/* As recovery sees it. */
+bool
+caches_know_more(const struct sealed_list *list, int dir_fd, const struct look *last, enum record_format format,
+    int64_t *end)
+{
+	if (last->end == -1)
+		return false;
+	*end = index_file_end(dir_fd, last->end, format);
+	return sealed_list_holds(list, last->base, last->end, last->file_bytes)
+	    || (last->prefix_bytes == last->file_bytes && *end > last->end);
 }

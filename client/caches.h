@@ -13,12 +13,14 @@
 #include "worker/index.h"
 #include "worker/index_file.h"
 #include "worker/listing.h"
+#include "worker/sealed_list.h"
 
 /* A segment's index. */
 struct caches_index {
 	struct index marks;
 	struct index_file file;		/* zeroed: there is none, or it is not believed */
 	const char *wrong;		/* NULL: nothing is known to be wrong with it */
+	bool unread;			/* nor anything else: it could not be read */
 };
 
 /* Reads the index, before the segment is looked at: then that has all that the index knows. Returns 0, or -1 with errno
@@ -29,8 +31,15 @@ void caches_free_index(struct caches_index *index);
 /* Adds to the look what its index says: damage in what had been forced, a note on the index. `fd` is the segment's. */
 void caches_judge(struct look *look, const struct caches_index *index, int fd);
 
-/* What is wrong with the list of sealed segments, NULL: nothing, into `text`. `listing` was read before. */
+/*
+ * Reads the list of sealed segments, which is empty when there is none to believe, and writes into `text` what is wrong with
+ * it, "" = nothing. `listing` was read before. Returns 0, or -1 with errno ENOMEM. Free the list in any case.
+ */
 enum { CACHES_TEXT_BYTES = 160 };
-const char *caches_look_at_list(int dir_fd, const struct listing *listing, char *text);
+int caches_read_list(struct sealed_list *list, int dir_fd, const struct listing *listing, char *text);
+
+/* Was there a segment behind the last one that is there? Then *end is where the log is known to have ended. */
+bool caches_know_more(const struct sealed_list *list, int dir_fd, const struct look *last, enum record_format format,
+    int64_t *end);
 
 #endif

@@ -673,21 +673,64 @@ tell_empty(struct examiner *x)
 	}
 }
 
-/* Read again before the list is: what the list does not know any more is not missed. */
+static void
+tell_gone(struct examiner *x, int64_t base, int64_t records)
+{
+	struct finding finding = new_finding(FINDING_GONE);
+
+	finding.offset = base;
+	finding.records = records;
+	tell_segment(x, &finding, base);
+}
+
+/* Those ahead of all others. One that is gone between others leaves a gap, which is found without the list. */
+static void
+tell_first_gone(struct examiner *x, const struct sealed_list *list)
+{
+	const struct listing_segment *first = find_from(x, 0);
+	int64_t base = first == NULL ? x->active : first->base;
+
+	for (size_t i = 0; i < list->count && list->entries[i].base < base; i++)
+		if (!sealed_list_retired(list, &list->entries[i]))
+			tell_gone(x, list->entries[i].base, list->entries[i].end - list->entries[i].base);
+}
+
+/* A broker that is at work gives the next segment its name before the list knows of this one. */
+static int
+tell_last_gone(struct examiner *x, const struct sealed_list *list)
+{
+	const struct look *last = &x->e->last;
+	int64_t end;
+
+	if (last->base == -1 || !caches_know_more(list, x->e->dir_fd, last, x->e->record_format, &end))
+		return 0;
+	if (read_directory(x, false) == -1)
+		return -1;
+	if (x->listing.count > 0 && x->listing.segments[x->listing.count - 1].base <= last->base)
+		tell_gone(x, last->end, end > last->end ? end - last->end : -1);
+	return 0;
+}
+
+/* Read again before the list is: what retention has removed is noted there already. */
 static int
 tell_list(struct examiner *x)
 {
 	struct finding finding = new_finding(FINDING_WRONG_LIST);
+	struct sealed_list list;
 	char text[CACHES_TEXT_BYTES];
+	int done;
 
-	if (x->e->only != -1 || !x->listing.has_list)
+	if (x->e->only != -1)
 		return 0;
-	if (read_directory(x, false) == -1)
+	if (read_directory(x, false) == -1 || caches_read_list(&list, x->e->dir_fd, &x->listing, text) == -1)
 		return -1;
-	finding.why = caches_look_at_list(x->e->dir_fd, &x->listing, text);
-	if (finding.why != NULL)
+	finding.why = text;
+	if (text[0] != '\0')
 		tell(x, &finding, SEALED_LIST_NAME);
-	return 0;
+	tell_first_gone(x, &list);
+	done = tell_last_gone(x, &list);
+	sealed_list_free(&list);
+	return done;
 }
 
 static int

@@ -65,6 +65,14 @@ say_missing(const struct finding *f, char *to)
 }
 
 static void
+say_gone(const struct finding *f, char *to)
+{
+	say(to, "it is not there any more: ");
+	say_records(f, to);
+	say(to, " from offset %" PRId64 " on missing", f->offset);
+}
+
+static void
 say_overlap(const struct finding *f, char *to)
 {
 	say_records(f, to);
@@ -181,6 +189,8 @@ static const struct {
 	[FINDING_UNREADABLE] = { "unreadable", FINDING_CORRUPTION, say_unreadable, restore },
 	[FINDING_MISSING] = { "missing_records", FINDING_CORRUPTION, say_missing,
 	    "restore the segment that is missing or cut short from a copy; until then reading the gap gives an error" },
+	[FINDING_GONE] = { "missing_records", FINDING_CORRUPTION, say_gone,
+	    "stop the broker and restore the file from a copy" },
 	[FINDING_OVERLAP] = { "overlap", FINDING_CORRUPTION, say_overlap,
 	    "compare it and the next segment with a copy" },
 	[FINDING_MISNAMED] = { "misnamed", FINDING_CORRUPTION, say_misnamed,
@@ -203,6 +213,8 @@ static const struct {
 	[FINDING_CUT_COPY] = { "cut_copy", FINDING_NOTE, say_cut_copy,
 	    "logbroker dump shows them; they are yours to delete" },
 	[FINDING_WRONG_INDEX] = { "wrong_index", FINDING_NOTE, say_wrong_cache, store_anew },
+	[FINDING_UNREADABLE_INDEX] = { "unreadable_index", FINDING_NOTE, say_wrong_cache, "make it readable: a broker that cannot "
+	    "read it either reads the segment instead, but keeps a log closed from whose end something is to be cut" },
 	[FINDING_WRONG_LIST] = { "wrong_list", FINDING_NOTE, say_wrong_cache, store_anew },
 };
 

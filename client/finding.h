@@ -14,6 +14,7 @@ enum finding_kind {
 	FINDING_BAD_RECORD,
 	FINDING_UNREADABLE,
 	FINDING_MISSING,
+	FINDING_GONE,		/* records, with a whole segment that the log is known to have had */
 	FINDING_OVERLAP,
 	FINDING_MISNAMED,
 	FINDING_DOUBLED,
@@ -31,6 +32,7 @@ enum finding_kind {
 	FINDING_LEFTOVER,
 	FINDING_CUT_COPY,
 	FINDING_WRONG_INDEX,
+	FINDING_UNREADABLE_INDEX,
 	FINDING_WRONG_LIST,
 	FINDING_KINDS,
 };

@@ -261,16 +261,29 @@ path_of(const struct offline *offline, size_t at, char *to)
 	return length < PATH_MAX ? 0 : -1;
 }
 
-/* The lock is in the directory above: above the one that a link leads to, or the one that the link is in. */
+static bool
+is_same_directory(const char *one, const char *other)
+{
+	struct stat a, b;
+
+	return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/*
+ * The lock is in the directory above: above the one that a link leads to, or the one that the link is in. Mostly these are
+ * the same, which then is named as the user has named it.
+ */
 static void
 find_data_dirs(const char *path, struct offline_log *log)
 {
 	const char *name = last_component(path);
+	char above[PATH_MAX];
 
-	if (snprintf(log->data_dirs[0], PATH_MAX, "%s/..", path) >= PATH_MAX)
-		log->data_dirs[0][0] = '\0';
 	if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && name[0] != '\0')
-		parent_of(path, log->data_dirs[1]);
+		parent_of(path, log->data_dirs[0]);
+	if (snprintf(above, sizeof(above), "%s/..", path) < PATH_MAX && !is_same_directory(log->data_dirs[0], above)
+	    && realpath(above, log->data_dirs[1]) == NULL)
+		memcpy(log->data_dirs[1], above, sizeof(above));
 }
 
 int
@@ -400,21 +413,13 @@ take_lock(struct offline_log *log, int which)
 	return TOOL_DONE;
 }
 
-static bool
-is_same_directory(const char *one, const char *other)
-{
-	struct stat a, b;
-
-	return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 int
 offline_lock(struct offline_log *log)
 {
-	int result = take_lock(log, 0);
+	int result = TOOL_DONE;
 
-	if (result == TOOL_DONE && log->data_dirs[1][0] != '\0'
-	    && !is_same_directory(log->data_dirs[0], log->data_dirs[1]))
-		result = take_lock(log, 1);
+	for (int i = 0; i < 2 && result == TOOL_DONE; i++)
+		if (log->data_dirs[i][0] != '\0')
+			result = take_lock(log, i);
 	return result;
 }

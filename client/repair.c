@@ -25,13 +25,13 @@ cannot(const struct offline_log *log, const char *file, const char *what)
 }
 
 /*
- * An index that is wrong could come to fit once the log has grown again, and say of records that they had been forced.
+ * An index that is wrong, or may be, could come to fit once the log has grown again, and say of records that they had been forced.
  * So it goes before the cut, durably. One that ends at or ahead of the cut stays right.
  */
 static int
 remove_wrong_index(int dir_fd, const struct look *last)
 {
-	if (last->note.kind != FINDING_WRONG_INDEX)
+	if (last->note.kind != FINDING_WRONG_INDEX && last->note.kind != FINDING_UNREADABLE_INDEX)
 		return 0;
 	return index_file_remove(dir_fd, last->base) == -1 ? -1 : syscalls.fsync(dir_fd);
 }

@@ -27,7 +27,7 @@ enum board_partition_state {
 	BOARD_NEVER_OPENED = 0,	/* not since the supervisor started: its numbers mean nothing */
 	BOARD_OPEN = 1,
 	BOARD_CLOSED = 2,	/* could not be opened or trusted; the numbers are the last published ones, if any */
-	BOARD_FAILED = 3,	/* a force has failed: takes no writes, readable up to durable_end, opened anew until that works */
+	BOARD_FAILED = 3,	/* a force has failed, or its file was cut: takes no writes, readable up to durable_end, opened anew until that works */
 };
 
 struct board_partition {

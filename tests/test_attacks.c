@@ -130,6 +130,66 @@ START_TEST(a_segment_truncated_from_outside)
 }
 END_TEST
 
+/*
+ * And written to: nothing that is there can be gone on from, and no later write mends it. What had been forced is lost, so the
+ * partition stays closed, and says so. `_i`: write mode.
+ */
+START_TEST(a_segment_truncated_from_outside_and_written_to)
+{
+	char path[BROKER_PATH_BYTES];
+	int fd, status = 0;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n",
+		.log = _i == 0 ? "write_mode = file\n" : "write_mode = mapped\nsegment_bytes = 1MiB\n" });
+	fd = wire_connect_tcp(broker.port);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_FORCED, "0123456789", 10, NULL), 0);
+	broker_partition_path(&broker, "t", 0, 0, path, sizeof path);
+	ck_assert_int_eq(truncate(path, 2 * 18), 0);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_WRITTEN, "0123456789", 10, NULL), STORAGE_FAILURE);
+	ck_assert(broker_wait_log(&broker, "was cut to 36 bytes from outside; its records reach to position 72", SOON_MS));
+	ck_assert(broker_wait_metric(&broker, "logbroker_partition_failed", "partition=\"0\"", 1, SOON_MS));
+	ck_assert_int_eq(broker_count_log(&broker, "goes on by itself"), 0);
+	ck_assert(broker_wait_log(&broker, "records that were acknowledged are gone", SOON_MS));
+	free(broker_http_get(&broker, "/healthz", &status));
+	ck_assert_int_eq(status, 503);
+	ck_assert_int_eq(wire_produce_one(fd, "t", 1, WIRE_WRITTEN, "x", 1, NULL), 0);
+	close(fd);
+	broker_kill(&broker);
+	broker_end(&broker);
+}
+END_TEST
+
+/* One line says where a sealed segment is damaged; reading it again and again adds none. */
+START_TEST(bug_B9_damage_is_told_by_one_line)
+{
+	struct wire_fetched fetched;
+	char path[BROKER_PATH_BYTES];
+	int fd, file;
+
+	broker_start(&broker, &(struct broker_config){ .log = "segment_bytes = 1KiB\n" });
+	fd = wire_connect_tcp(broker.port);
+	for (int i = 0; i < 100; i++)
+		ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_WRITTEN, "0123456789012345678901", 22, NULL), 0);
+	close(fd);
+	broker_stop(&broker);
+	broker_partition_path(&broker, "t", 0, 0, path, sizeof path);
+	file = open(path, O_RDWR);
+	ck_assert_int_eq(pwrite(file, "\xFF", 1, 300), 1);
+	close(file);
+	broker_restart(&broker, NULL);
+	fd = wire_connect_tcp(broker.port);
+	for (int i = 0; i < 5; i++)
+		ck_assert_int_eq(wire_fetch(fd, "t", 0, 20, 1000, 0, 0, &fetched), STORAGE_FAILURE);
+	ck_assert(broker_wait_metric_least(&broker, "logbroker_storage_errors_total", "op=\"read\"", 5, SOON_MS));
+	ck_assert_int_eq(broker_count_log(&broker, ": damaged at position "), 1);
+	ck_assert_int_eq(broker_count_log(&broker, " error "), 1);
+	close(fd);
+	finish();
+}
+END_TEST
+
 static Suite *
 suite(void)
 {
@@ -142,6 +202,8 @@ suite(void)
 	tcase_add_test(attacks, killed_and_started_again_at_once);
 	tcase_add_test(attacks, a_file_that_may_grow_no_more);
 	tcase_add_test(attacks, a_segment_truncated_from_outside);
+	tcase_add_loop_test(attacks, a_segment_truncated_from_outside_and_written_to, 0, 2);
+	tcase_add_test(attacks, bug_B9_damage_is_told_by_one_line);
 	return all;
 }
 

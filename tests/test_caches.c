@@ -846,6 +846,33 @@ START_TEST(what_retention_removes_leaves_the_list)
 }
 END_TEST
 
+/* Where damage to the list may hide what retention has noted there, it does not speak of what is gone from the front. */
+START_TEST(bug_A6_a_damaged_list_misses_nothing_that_retention_has_removed)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	make_segments(RECORD_CRC32C, 40);
+	kit.settings.retention_bytes = 25 * 108;
+	logkit_reopen(&kit);
+	retire_all();
+	ck_assert_int_eq(partition_log_start(kit.p), 18);
+	logkit_close(&kit);
+	logkit_file_path(&kit, SEALED_LIST_NAME, path);
+	logkit_flip(path, 16 + 36 + 5);
+	open_with_line("t-0/sealed.list: it lacks 2 of 2 sealed segments", "taken from the directory");
+	logkit_close(&kit);
+	open_silently();
+	logkit_expect(&kit, 18, 40, 100);
+	expect_list(18, 36);
+	/* From here on it does. */
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 18, path);
+	ck_assert_int_eq(unlink(path), 0);
+	open_with_line("t-0/00000000000000000018.log is missing: offsets 18 to 26 cannot be read", "Restore");
+	logkit_end(&kit);
+}
+END_TEST
+
 /* ---- a clean stop ---- */
 
 static struct stop_state left;
@@ -1000,6 +1027,51 @@ START_TEST(a_marker_of_an_earlier_life)
 }
 END_TEST
 
+/* An index that the disk does not give now is not a wrong one: what it alone can tell is not decided without it. */
+START_TEST(an_index_that_cannot_be_read_is_not_passed_over)
+{
+	const struct logkit_fault fault = { .call = CALL_PREAD, .at = 1, .error = EIO, .sticky = true, .aim = LOGKIT_AT_CACHES };
+	char path[LOGKIT_PATH_BYTES];
+	const char *why;
+	char *lines;
+
+	logkit_begin(&kit, formats[_i], 100000);
+	logkit_open(&kit);
+	logkit_append(&kit, 20, 100);
+	logkit_reopen(&kit);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 0, path);
+	/* Nothing is to be cut: all of the log is read instead. */
+	logkit_set_fault(fault);
+	logkit_catch_lines();
+	logkit_open(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_ptr_nonnull(strstr(lines, "00000000000000000000.index: cannot be read: Input/output error"));
+	free(lines);
+	ck_assert(logkit_fault_hit());
+	logkit_clear_fault();
+	logkit_expect(&kit, 0, 20, 100);
+	logkit_close(&kit);
+	ck_assert_int_eq(stored_end(0), 20);
+	logkit_change(path, 20 * (100 + (int64_t)record_header_bytes(formats[_i])), "\0\0\0\x20", 4);
+	logkit_set_fault(fault);
+	logkit_catch_lines();
+	why = logkit_refused(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_str_eq(lines, "");
+	free(lines);
+	ck_assert_ptr_nonnull(strstr(why, "00000000000000000000.index: cannot be read: Input/output error"));
+	logkit_clear_fault();
+	ck_assert_int_eq(stored_end(0), 20);
+	logkit_catch_lines();
+	logkit_open(&kit);
+	free(logkit_caught_lines());
+	ck_assert_int_eq(kit.opened.truncated_bytes, 4);
+	logkit_expect(&kit, 0, 20, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* ---- memory ---- */
 
 /* Tiny records and a mark for each of them would be more index than log. */
@@ -1080,6 +1152,28 @@ START_TEST(bug_B2_an_index_that_cannot_be_removed_stops_no_retention)
 	retire = partition_retire_begin(kit.p);
 	partition_retire_run(retire);
 	ck_assert_int_eq(partition_retire_finish(kit.p, retire, &force_failed), 0);
+	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 1);
+	ck_assert_int_eq(rmdir(path), 0);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Nor does a list that can neither be written nor removed. */
+START_TEST(bug_B2_a_list_that_cannot_be_told_stops_no_retention)
+{
+	char path[LOGKIT_PATH_BYTES], *lines;
+
+	make_segments(RECORD_CRC32C, 40);
+	kit.settings.retention_bytes = 1;
+	logkit_reopen(&kit);
+	logkit_file_path(&kit, SEALED_LIST_NAME, path);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	logkit_catch_lines();
+	retire_all();
+	lines = logkit_caught_lines();
+	ck_assert_msg(count_lines(lines) == 1 && strstr(lines, "t-0/sealed.list: cannot be written") != NULL, "%s", lines);
+	free(lines);
 	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 1);
 	ck_assert_int_eq(rmdir(path), 0);
 	logkit_end(&kit);
@@ -1201,15 +1295,18 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, a_missing_index_is_stored_anew, 0, FORMATS);
 	tcase_add_test(tests, an_index_whose_segment_was_replaced);
 	tcase_add_test(tests, bug_B2_an_index_that_cannot_be_removed_stops_no_retention);
+	tcase_add_test(tests, bug_B2_a_list_that_cannot_be_told_stops_no_retention);
 	tcase_add_test(tests, an_index_that_goes_while_the_log_is_open);
 	tcase_add_loop_test(tests, every_sealed_segment_is_listed, 0, FORMATS);
 	tcase_add_loop_test(tests, bug_A6_a_list_that_is_missing_or_damaged_is_made_anew, 0, FORMATS);
 	tcase_add_test(tests, the_list_knows_when_a_segment_was_written);
 	tcase_add_test(tests, what_retention_removes_leaves_the_list);
+	tcase_add_test(tests, bug_A6_a_damaged_list_misses_nothing_that_retention_has_removed);
 	tcase_add_loop_test(tests, what_a_clean_stop_has_left_is_neither_read_nor_forced, 0, 4 * FORMATS);
 	tcase_add_loop_test(tests, a_marker_is_not_believed_of_a_log_that_was_changed, 0, FORMATS);
 	tcase_add_loop_test(tests, a_marker_needs_the_recovery_point, 0, FORMATS);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);
+	tcase_add_loop_test(tests, an_index_that_cannot_be_read_is_not_passed_over, 0, FORMATS);
 	tcase_add_test(tests, a_segment_has_a_million_marks_at_most);
 	tcase_add_loop_test(tests, a_log_works_without_caches, 0, 4 * FORMATS);
 	tcase_add_loop_test(tests, any_call_on_a_cache_may_fail, 0, 4);

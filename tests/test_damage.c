@@ -2,6 +2,7 @@
  * What becomes of a log when files in its directory are missing, cut, grown, foreign, doubled, misnamed or cannot be
  * read: the answer for each, with all caches, without the list of sealed segments ("no list"), and without any ("none").
  * In all cases the log opens, unless something else is said; nothing is cut or renumbered, and no sealed file changes.
+ * `logbroker verify`, which reads everything, finds all that the start calls an error, and more.
  *
  *   damage                         what start says                       what is readable, where the log goes on
  *   ------                         ---------------                       ---------------------------------------
@@ -35,8 +36,8 @@
  *   name that no segment has
  *   the same, no list              nothing; or that both overlap         ahead of it all, behind it what is in it: names
  *                                                                        are all that tells whose records these are
- *   a copy behind the log's end    that the list lacks a segment         all; the gap gives an error; the log goes on
- *                                                                        behind the copy: it might be all that is left
+ *   a copy behind the log's end    where the log ends, and the copy      all; the gap gives an error; the log goes on
+ *                                  begins                                behind the copy: it might be all that is left
  *   sealed one under another name  that name does not belong to this     all others; its offsets give an error
  *                                  log; its own is missing
  *   active one under a later name  what lies between is missing          all; the gap gives an error; the log goes on
@@ -60,6 +61,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/examine.h"
 #include "tests/logkit.h"
 #include "worker/listing.h"
 
@@ -153,6 +155,7 @@ put_garbage(int64_t base, size_t bytes)
 
 static void nothing(void) { }
 static void first_missing(void) { remove_segment(0); }
+static void first_emptied(void) { cut_segment(0, 0); }
 static void middle_missing(void) { remove_segment(9); }
 static void last_sealed_missing(void) { remove_segment(27); }
 static void active_missing(void) { remove_segment(ACTIVE); }
@@ -246,6 +249,7 @@ static const struct row rows[] = {
 
 	{ "first missing", first_missing, .start = 9, .end = END, .says = { MISSING(S0, "0", "8") } },
 	{ "first missing, no list", first_missing, NO_LIST, .start = 9, .end = END, .says = { LACKS " 3 of 3" } },
+	{ "first emptied", first_emptied, .start = 9, .end = END, .says = { NOT_OURS(S0), MISSING(S0, "0", "8") } },
 	{ "middle missing", middle_missing, .end = END, .broken = { 9, 18 }, .says = { MISSING(S9, "9", "17") },
 	    .tells = S0 ".log: damaged" },
 	{ "middle missing, no list", middle_missing, NO_LIST, .end = END, .broken = { 9, 18 }, .says = { LACKS " 3 of 3" },
@@ -258,7 +262,8 @@ static const struct row rows[] = {
 	    "last segment: records from offset 36 on are lost, and the log goes on at offset 40",
 	    S27 ".log: it ends at offset 36, but the next segment begins at 40" }, .tells = S27 ".log: damaged" },
 	{ "active missing, no list", active_missing, NO_LIST, .end = END, .broken = { ACTIVE, END },
-	    .says = { S36 ".log is missing", LACKS " 4 of 4" }, .tells = S27 ".log: damaged" },
+	    .says = { S36 ".log is missing", LACKS " 4 of 4", S27 ".log: it ends at offset 36, but the next segment begins at 40" },
+	    .tells = S27 ".log: damaged" },
 	{ "active missing, no indexes", active_missing, NO_INDEXES, .end = ACTIVE, .says = { S36 ".log is missing, the log's last "
 	    "segment: records from offset 36 on are lost, and the log goes on at offset 36" } },
 	{ "active missing, none", active_missing, NO_CACHES, .end = ACTIVE, .says = { LACKS " 3 of 3" } },
@@ -293,8 +298,8 @@ static const struct row rows[] = {
 	{ "copy between", copy_between, .end = END, .says = { "22.log does not belong" } },
 	{ "copy between, none", copy_between, NO_CACHES, .end = END, .wrong = { 22, 27 }, .says = { LACKS },
 	    .tells = S18 ".log" },
-	{ "copy behind", copy_behind, .end = 59, .broken = { END, 50 }, .wrong = { 50, 59 }, .says = { LACKS " 1 of 5" },
-	    .tells = S36 ".log: damaged" },
+	{ "copy behind", copy_behind, .end = 59, .broken = { END, 50 }, .wrong = { 50, 59 }, .says = { LACKS " 1 of 5",
+	    S36 ".log: it ends at offset 40, but the next segment begins at 50" }, .tells = S36 ".log: damaged" },
 	{ "sealed misnamed", sealed_misnamed, .end = END, .broken = { 18, 27 },
 	    .says = { "19.log does not belong", MISSING(S18, "18", "26") }, .tells = S9 ".log: damaged" },
 	{ "active misnamed", active_misnamed, .end = END + 2, .broken = { 36, 38 }, .wrong = { 38, END + 2 },
@@ -356,6 +361,33 @@ expect_said(const struct row *row, const char *lines)
 	ck_assert_msg(count_lines(lines) == said, "%s: other lines than %d in\n%s", row->name, said, lines);
 }
 
+static bool
+nobody(void *with)
+{
+	(void)with;
+	return false;
+}
+
+static void
+hear(void *with, const struct finding *finding)
+{
+	(void)with;
+	(void)finding;
+}
+
+/* How much corruption does verify find? */
+static int64_t
+verify(void)
+{
+	struct examine e = { .dir_fd = open(kit.path, O_RDONLY | O_DIRECTORY), .format = (int)kit.settings.record_format,
+		.only = -1, .running = nobody, .found = hear };
+
+	ck_assert_int_ge(e.dir_fd, 0);
+	ck_assert_int_eq(examine_log(&e), 0);
+	close(e.dir_fd);
+	return e.findings[FINDING_CORRUPTION];
+}
+
 /* Sizes of all files that had been sealed, foreign ones included. */
 static void
 sizes_of(int64_t *sizes)
@@ -408,19 +440,23 @@ make_log(enum record_format format, int64_t interval_bytes)
 START_TEST(bug_A6_every_damage_has_its_answer)
 {
 	const struct row *row = &rows[_i / FORMATS];
-	int64_t sizes[ACTIVE];
+	int64_t sizes[ACTIVE], found;
 	char *lines;
 
 	make_log(_i % FORMATS == 0 ? RECORD_PLAIN : RECORD_CRC32C, row->interval_bytes);
 	row->damage();
 	remove_caches(row->caches);
 	sizes_of(sizes);
+	found = verify();
 	for (int round = 0; round < 3; round++) {
 		logkit_catch_lines();
 		logkit_open(&kit);
 		lines = logkit_caught_lines();
-		if (round == 0)
+		if (round == 0) {
 			expect_said(row, lines);
+			ck_assert_msg(found > 0 || strstr(lines, " error ") == NULL, "%s: verify finds nothing of\n%s", row->name,
+			    lines);
+		}
 		free(lines);
 		ck_assert_int_eq(partition_log_start(kit.p), row->start);
 		ck_assert_int_eq(partition_log_end(kit.p), row->end + 2 * round);

@@ -102,6 +102,12 @@ jobs_submit_read(struct jobs *jobs, struct job *job)
 }
 
 void
+lane_count_error(struct lane *of, enum board_operation operation)
+{
+	board_add(&of->worker->counters->storage_errors[operation], 1);
+}
+
+void
 lane_report(struct lane *of, enum board_operation operation, int error, const char *what)
 {
 	(void)error;
@@ -428,24 +434,82 @@ START_TEST(a_batch_in_segments_of_its_own_wakes_with_data)
 }
 END_TEST
 
-/* When the time is over meanwhile, or the broker stops, the answer is due at once. */
-START_TEST(a_hold_that_waits_for_a_segment_still_ends_in_time)
+/* A reader has waited at the end, where a batch larger than a segment begins then. */
+static void
+hold_in_front_of_a_large_batch(struct conn *conn, int32_t min_bytes)
 {
+	int64_t offset = partition_log_end(kit.p);
 	size_t bytes;
-	uint8_t *batch;
+	uint8_t *batch = logkit_batch(RECORD_CRC32C, offset, 25, PAYLOAD_BYTES, &bytes);
 
-	append(10);
-	ck_assert(fetch(&conns[0], 10, 100000, 1000, 1));
-	batch = logkit_batch(RECORD_CRC32C, 10, 25, PAYLOAD_BYTES, &bytes);
+	ck_assert(fetch(conn, offset, 100000, 1000, min_bytes));
 	ck_assert_int_eq(logkit_roll(&kit, batch, bytes, 25), 0);
 	free(batch);
 	hold_appended(&lane.holds, (int64_t)bytes);
 	fetch_wake_due(&lane);
+	ck_assert(held(conn));
+}
+
+/* What ends its wait while its segment is being opened does not take its bytes from it. */
+START_TEST(a_hold_that_waits_for_a_segment_ends_with_its_bytes)
+{
+	append(10);
+	hold_in_front_of_a_large_batch(&conns[0], 1);
+	/* Its time-out would find nothing new, again and again. */
+	ck_assert_int_eq(conns[0].hold.deadline_ns, INT64_MAX);
+	fetch_wake(&conns[0].hold, BOARD_WAKEUP_END);
 	ck_assert(held(&conns[0]));
-	fetch_wake(&conns[0].hold, BOARD_WAKEUP_TIMEOUT);
+	run_job();
+	expect_answer(&conns[0], 35, 0, 10 * RECORD_BYTES);
+	ck_assert_int_eq(board_get(&counters.fetch_held), 0);
+}
+END_TEST
+
+/* Fewer bytes are there than it waits for, but they are not where they can be sent from: they are loaded, as for a FETCH
+ * that does not wait. */
+START_TEST(a_hold_whose_time_is_over_gets_what_must_be_loaded)
+{
+	static const enum board_wakeup causes[] = { BOARD_WAKEUP_TIMEOUT, BOARD_WAKEUP_END };
+
+	append(10);
+	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
+		int64_t end = partition_log_end(kit.p);
+
+		hold_in_front_of_a_large_batch(&conns[0], 100000);
+		ck_assert_int_ne(conns[0].hold.deadline_ns, INT64_MAX);
+		ck_assert_ptr_null(submitted);
+		fetch_wake(&conns[0].hold, causes[i]);
+		ck_assert(held(&conns[0]));
+		ck_assert_int_eq(conns[0].hold.deadline_ns, INT64_MAX);
+		run_job();
+		expect_answer(&conns[0], end + 25, 0, 10 * RECORD_BYTES);
+		ck_assert_int_eq(board_get(&counters.fetch_held), 0);
+	}
+}
+END_TEST
+
+/* A worker that stops waits for no disk. */
+START_TEST(B07_a_stop_while_a_hold_waits_for_a_segment)
+{
+	append(10);
+	hold_in_front_of_a_large_batch(&conns[0], 1);
+	fetch_wake(&conns[0].hold, BOARD_WAKEUP_STOP);
 	expect_answer(&conns[0], 35, 0, 0);
 	run_job();
 	ck_assert(output_empty(&conns[0].output));
+	ck_assert_int_eq(board_get(&counters.fetch_held), 0);
+}
+END_TEST
+
+/* When the segment cannot be opened, that is the answer. */
+START_TEST(a_hold_whose_segment_cannot_be_opened)
+{
+	append(10);
+	hold_in_front_of_a_large_batch(&conns[0], 100000);
+	fetch_wake(&conns[0].hold, BOARD_WAKEUP_TIMEOUT);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_OPEN, .at = 1, .error = EMFILE });
+	run_job();
+	expect_error(&conns[0], CODEC_STORAGE_FAILURE);
 	ck_assert_int_eq(board_get(&counters.fetch_held), 0);
 }
 END_TEST
@@ -517,7 +581,10 @@ main(void)
 	tcase_add_test(tests, enough_is_counted_across_segments);
 	tcase_add_test(tests, a_cold_segment_is_opened_first);
 	tcase_add_test(tests, a_batch_in_segments_of_its_own_wakes_with_data);
-	tcase_add_test(tests, a_hold_that_waits_for_a_segment_still_ends_in_time);
+	tcase_add_test(tests, a_hold_that_waits_for_a_segment_ends_with_its_bytes);
+	tcase_add_test(tests, a_hold_whose_time_is_over_gets_what_must_be_loaded);
+	tcase_add_test(tests, B07_a_stop_while_a_hold_waits_for_a_segment);
+	tcase_add_test(tests, a_hold_whose_segment_cannot_be_opened);
 	tcase_add_test(tests, bug_C11_held_below_the_new_log_start);
 	tcase_add_test(tests, bug_C1_a_reader_whose_segment_goes_while_it_is_opened);
 	suite_add_tcase(suite, tests);

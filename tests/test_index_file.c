@@ -308,7 +308,7 @@ END_TEST
 START_TEST(random_bytes_are_no_index)
 {
 	unsigned seed = (unsigned)time(NULL) * 2 + (unsigned)getpid();
-	uint8_t garbage[5000], *whole;
+	uint8_t garbage[5000] = { 0 }, *whole;
 	int64_t stray;
 	size_t bytes;
 

@@ -52,14 +52,14 @@ enum { FLIP_BYTES = 64 * 1024, FLIP_PARTS = 16 };
 
 /*
  * 64 KiB of records of many sizes. Each of their 524,288 bits is flipped, one at a time: the look finds exactly the damaged
- * record, all others, and knows their offsets. `_i`: which part of the file.
+ * record, all others, and knows their offsets. `_i`: which part of the file. Of a sample each byte has its share.
  */
 START_TEST(A19_every_flipped_bit_of_a_sealed_segment_is_found)
 {
 	static uint8_t bytes[FLIP_BYTES];
 	int64_t ends[1000], count = 0, position = 0, record = 0;
 	uint8_t payload[2048];
-	int fd;
+	int fd, every = unit_sample();
 
 	while (position < FLIP_BYTES) {
 		size_t size = (size_t)(count * 131 % 700 + 1);
@@ -76,7 +76,7 @@ START_TEST(A19_every_flipped_bit_of_a_sealed_segment_is_found)
 	fd = file_of(bytes, FLIP_BYTES);
 	for (int64_t at = 0; at < FLIP_BYTES; at++) {
 		record += at == ends[record];
-		for (int bit = 0; bit < 8 && at * FLIP_PARTS / FLIP_BYTES == _i; bit++) {
+		for (int bit = (int)(at % every); bit < 8 && at * FLIP_PARTS / FLIP_BYTES == _i; bit += every) {
 			uint8_t flipped = bytes[at] ^ (uint8_t)(1 << bit);
 			struct look found;
 
@@ -509,6 +509,33 @@ START_TEST(a_missing_segment_is_told)
 }
 END_TEST
 
+/* It had a name before the list knew of the one ahead of it; and its own index tells how far it went. */
+START_TEST(a_missing_last_segment_is_told)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	make_log(RECORD_CRC32C);
+	logkit_reopen(&kit);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 18, path);
+	ck_assert_int_eq(unlink(path), 0);
+	examine();
+	expect_told(2, (const char *const[]){ "leftover 00000000000000000018.index", "missing_records 00000000000000000018.log: it is "
+	    "not there any more: 6 records from offset 18 on missing" });
+	logkit_remove_list(&kit);
+	ck_assert_int_eq(examine().findings[FINDING_CORRUPTION], 1);
+	remove_index(18);
+	ck_assert_int_eq(examine().findings[FINDING_CORRUPTION], 0);
+	logkit_end(&kit);
+	make_log(RECORD_CRC32C);
+	remove_segment(18);
+	examine();
+	expect_told(1, (const char *const[]){ "missing_records 00000000000000000018.log: it is not there any more: an unknown number "
+	    "of records from offset 18 on missing" });
+	logkit_end(&kit);
+}
+END_TEST
+
 /* `_i`: the wrong name lies above or below the right one. */
 START_TEST(a_wrong_name_is_one_finding)
 {
@@ -747,6 +774,21 @@ START_TEST(bug_A6_wrong_indexes_are_notes)
 }
 END_TEST
 
+/* Which the broker does not take for a wrong one. */
+START_TEST(an_index_that_cannot_be_read_is_a_note_of_its_own)
+{
+	make_stopped_log();
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = 1, .error = EIO, .sticky = true,
+	    .aim = LOGKIT_AT_CACHES });
+	examine();
+	logkit_clear_fault();
+	expect_told(3, (const char *const[]){ "unreadable_index 00000000000000000000.index: its index cannot be read",
+	    "unreadable_index 00000000000000000100.index: its index cannot be read",
+	    "unreadable_index 00000000000000000200.index: its index cannot be read" });
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(a_wrong_list_of_sealed_segments_is_a_note)
 {
 	struct sealed_entry entries[2] = { { 0, 100, 100 * WHOLE, 5 }, { 100, 200, 100 * WHOLE, 6 } };
@@ -767,13 +809,17 @@ START_TEST(a_wrong_list_of_sealed_segments_is_a_note)
 	ck_assert_int_eq(sealed_list_write(dir_fd, &list), 0);
 	remove_segment(0);
 	examine();
-	expect_told(1, (const char *const[]){ "wrong_list sealed.list: it knows a segment ahead of all others, of the offsets 0 to "
-	    "before 100, that is not there" });
+	expect_told(1, (const char *const[]){ "missing_records 00000000000000000000.log: it is not there any more: 100 records from "
+	    "offset 0 on missing" });
 	/* Retention has noted that it takes it. */
 	ck_assert_int_eq(sealed_list_note_start(dir_fd, 100), 0);
 	examine();
 	expect_told(0, NULL);
+	/* Which damage may hide. */
 	logkit_file_path(&kit, SEALED_LIST_NAME, path);
+	logkit_flip(path, 16 + 36 + 5);
+	examine();
+	expect_told(0, NULL);
 	logkit_write_file(path, "garbage", 7);
 	examine();
 	expect_told(1, (const char *const[]){ "wrong_list sealed.list: it is damaged, or no such list" });
@@ -1019,6 +1065,7 @@ main(void)
 	tcase_add_loop_test(tests, a_whole_log_is_counted, 0, 2);
 	tcase_add_loop_test(tests, zeros_that_a_mapping_writes_to_are_no_damage, 0, 2);
 	tcase_add_test(tests, a_missing_segment_is_told);
+	tcase_add_test(tests, a_missing_last_segment_is_told);
 	tcase_add_loop_test(tests, a_wrong_name_is_one_finding, 0, 2);
 	tcase_add_test(tests, a_copy_under_another_name_is_told);
 	tcase_add_test(tests, segments_that_overlap_are_told);
@@ -1029,6 +1076,7 @@ main(void)
 	tcase_add_test(tests, what_had_been_forced_is_not_torn);
 	tcase_add_test(tests, what_to_do_depends_on_what_had_been_forced);
 	tcase_add_test(tests, bug_A6_wrong_indexes_are_notes);
+	tcase_add_test(tests, an_index_that_cannot_be_read_is_a_note_of_its_own);
 	tcase_add_test(tests, a_wrong_list_of_sealed_segments_is_a_note);
 	tcase_add_test(tests, a_place_that_the_disk_refuses_is_told_and_passed);
 	tcase_add_test(tests, a_segment_that_cannot_be_opened_is_a_failure);

@@ -286,13 +286,20 @@ END_TEST
 /* ---- a full disk, and other refusals ---- */
 
 static void
-expect_refused(int error)
+expect_not_taken(int error)
 {
 	int64_t end = partition_log_end(kit.p);
 
 	ck_assert_int_eq(logkit_try_append(&kit, 1, 4 * KIB), -1);
 	ck_assert_int_eq(errno, error);
 	ck_assert_int_eq(partition_log_end(kit.p), end);
+}
+
+/* And nothing is lost. */
+static void
+expect_refused(int error)
+{
+	expect_not_taken(error);
 	ck_assert(!partition_failed(kit.p));
 }
 
@@ -461,6 +468,25 @@ START_TEST(a_file_cut_behind_the_end_is_mended)
 }
 END_TEST
 
+START_TEST(what_is_allocated_behind_the_end_goes_with_the_seal)
+{
+	struct stat st;
+	int fd;
+
+	begin(RECORD_CRC32C, MIB);
+	logkit_append(&kit, 3, 4 * KIB);
+	logkit_truncate(path, partition_size_bytes(kit.p));
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	ck_assert_int_eq(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, MIB / 2), 0);
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	close(fd);
+	ck_assert_int_le(st.st_blocks * 512, 64 * KIB);
+	logkit_expect(&kit, 0, 3, 4 * KIB);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* In either mode. */
 START_TEST(a_file_cut_before_the_end_takes_no_more)
 {
@@ -468,9 +494,12 @@ START_TEST(a_file_cut_before_the_end_takes_no_more)
 	kit.settings.mapped = _i == 1;
 	logkit_reopen(&kit);
 	logkit_append(&kit, 3, 4 * KIB);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
 	logkit_truncate(path, 2 * record_bytes(4 * KIB));
-	for (int i = 0; i < 3; i++)
-		expect_refused(EIO);
+	for (int i = 0; i < 3; i++) {
+		expect_not_taken(EIO);
+		ck_assert(partition_failed(kit.p));
+	}
 	ck_assert_int_eq(logkit_file_bytes(path), 2 * record_bytes(4 * KIB));
 	logkit_expect(&kit, 0, 2, 4 * KIB);
 	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), -1);
@@ -492,9 +521,10 @@ START_TEST(a_store_to_nothing_is_an_error)
 	begin(RECORD_CRC32C, MIB);
 	logkit_append(&kit, 1, 4 * KIB);
 	syscalls.store = cutting_store;
-	expect_refused(EIO);
+	expect_not_taken(EIO);
 	syscalls.store = store_bytes;
-	expect_refused(EIO);
+	expect_not_taken(EIO);
+	ck_assert(partition_failed(kit.p));
 	logkit_end(&kit);
 }
 END_TEST
@@ -867,6 +897,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, a_mapping_that_cannot_be_had, 0, 4);
 	tcase_add_test(tests, a_kernel_that_cannot_populate_ahead);
 	tcase_add_test(tests, a_file_cut_behind_the_end_is_mended);
+	tcase_add_test(tests, what_is_allocated_behind_the_end_goes_with_the_seal);
 	tcase_add_loop_test(tests, a_file_cut_before_the_end_takes_no_more, 0, 2);
 	tcase_add_test(tests, a_store_to_nothing_is_an_error);
 	tcase_add_test_raise_signal(tests, any_other_bus_error_ends_the_process, SIGBUS);

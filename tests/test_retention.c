@@ -539,6 +539,62 @@ START_TEST(a_load_of_a_segment_that_goes_meanwhile)
 }
 END_TEST
 
+/* A load stores the index of a segment that it has just read in full: that may be after its removal. */
+START_TEST(an_index_that_is_stored_behind_a_removal)
+{
+	struct partition_load *load;
+	struct partition_place place;
+	char name[SEGMENT_NAME_BYTES], path[LOGKIT_PATH_BYTES];
+	uint8_t *stored;
+	size_t bytes;
+
+	begin(3, 5);
+	reopen_keeping(1, 0);
+	index_file_name(name, 10);
+	logkit_file_path(&kit, name, path);
+	ck_assert_int_eq(partition_find(kit.p, 13, &place), PARTITION_COLD);
+	load = partition_load_begin(kit.p, 13);
+	partition_load_run(load);
+	stored = logkit_read_file(path, &bytes);
+	ck_assert_int_eq(retire_at(clock_now_ns()), 2);
+	run_jobs();
+	ck_assert_int_eq(logkit_file_bytes(path), -1);
+	logkit_write_file(path, stored, bytes);
+	ck_assert_int_eq(partition_load_finish(kit.p, load), 0);
+	run_jobs();
+	ck_assert_int_eq(logkit_file_bytes(path), -1);
+	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 1);
+	free(stored);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* What a job removes it has noted, also when such an index, of an old segment, is the last that it is to remove. */
+START_TEST(a_load_that_ends_behind_a_removal_hides_no_note)
+{
+	struct partition_load *load;
+	struct partition_place place;
+	char *lines;
+
+	begin(3, 5);
+	reopen_keeping(1, 0);
+	ck_assert_int_eq(partition_find(kit.p, 3, &place), PARTITION_COLD);
+	load = partition_load_begin(kit.p, 3);
+	partition_load_run(load);
+	ck_assert_int_eq(retire_at(clock_now_ns()), 2);
+	ck_assert_int_eq(partition_load_finish(kit.p, load), 0);
+	run_jobs();
+	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 1);
+	logkit_close(&kit);
+	logkit_catch_lines();
+	logkit_open(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_str_eq(lines, "");
+	free(lines);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(beside_a_barrier_and_a_roll)
 {
 	struct partition_barrier barrier;
@@ -913,6 +969,8 @@ main(void)
 	tcase_add_test(tests, bug_C3_what_is_sent_of_a_log_that_was_replaced_is_closed_by_the_job);
 	tcase_add_test(tests, closing_a_log_whose_old_segments_are_read);
 	tcase_add_test(tests, a_load_of_a_segment_that_goes_meanwhile);
+	tcase_add_test(tests, an_index_that_is_stored_behind_a_removal);
+	tcase_add_test(tests, a_load_that_ends_behind_a_removal_hides_no_note);
 	tcase_add_test(tests, beside_a_barrier_and_a_roll);
 	tcase_add_test(tests, a_failed_partition_keeps_its_files);
 	tcase_add_test(tests, what_cannot_be_unlinked_stays_and_so_does_all_behind_it);

@@ -555,6 +555,37 @@ START_TEST(bug_C9_exactly_the_active_segment_remains)
 }
 END_TEST
 
+/* One line in ten seconds, and that stands for all since the one before. */
+START_TEST(bug_B9_the_log_tells_of_all_that_was_removed)
+{
+	char text[64], *lines, *at;
+	int64_t segments, bytes = 0, end = 0, log_start;
+	size_t size;
+	int fd;
+
+	start(modes[0], "t = 1\n", "segment_bytes = 64KiB\nretention_bytes = 1\n");
+	fd = connect_tcp();
+	for (int i = 0; i < 10; i++)
+		end = produce(fd, 0, end, 200);
+	wait_files(0, 1);
+	log_start = wire_log_start(fd, "t", 0);
+	snprintf(text, sizeof text, "begins at offset %" PRId64 " now", log_start);
+	ck_assert(broker_wait_log(&broker, text, 10000 + SOON_MS));
+	lines = procs_read_file(broker.log_path, &size);
+	for (at = lines; (at = strstr(at, "retention removes ")) != NULL; at++) {
+		int64_t more;
+
+		ck_assert_int_eq(sscanf(at, "retention removes %" SCNd64 " %*s with %" SCNd64, &segments, &more), 2);
+		bytes += more;
+	}
+	ck_assert_int_eq(bytes, log_start * RECORD);
+	ck_assert_int_le(broker_count_log(&broker, "retention removes"), 4);
+	free(lines);
+	close(fd);
+	finish();
+}
+END_TEST
+
 /* Without both keys nothing goes. */
 START_TEST(nothing_goes_without_being_asked)
 {
@@ -1230,6 +1261,7 @@ suite(void)
 	tcase_add_loop_test(tc, B06_bug_C11_held_where_retention_passes, 0, MODES);
 	tcase_add_loop_test(tc, bug_C3_files_and_room_come_back, 0, MODES);
 	tcase_add_loop_test(tc, bug_C9_exactly_the_active_segment_remains, 0, MODES);
+	tcase_add_test(tc, bug_B9_the_log_tells_of_all_that_was_removed);
 	tcase_add_loop_test(tc, nothing_goes_without_being_asked, 0, MODES);
 	tcase_add_loop_test(tc, bug_C5_age_goes_on_through_many_rolls, 0, MODES);
 	tcase_add_loop_test(tc, bug_A18_bug_C9_an_idle_topic_ends_empty_and_keeps_its_numbers, 0, MODES);

@@ -974,7 +974,7 @@ START_TEST(B01_caught_up_is_held_and_counted)
 
 	start(&(struct broker_config){ .topics = "t = 2\n" });
 	expect_held(0);
-	send_hold(fd, 1, "t", 1, 0, 5000);
+	send_hold(fd, 1, "t", 1, 0, LONG_WAIT_MS);
 	expect_held(1);
 	for (int i = 0; i < 10; i++) {
 		other = connect_broker();
@@ -990,9 +990,8 @@ START_TEST(B01_caught_up_is_held_and_counted)
 	expect_one_record(&fetched, "x", 1);
 	wire_fetched_free(&fetched);
 	expect_held(0);
-	/* Until the time is over. */
+	/* Until the time is over. That it is counted meanwhile nobody may be quick enough to see. */
 	send_hold(fd, 2, "t", 1, 1, 300);
-	expect_held(1);
 	read_fetched(fd, 2, &fetched);
 	ck_assert_uint_eq(fetched.length, 0);
 	expect_held(0);
@@ -1101,11 +1100,14 @@ END_TEST
 
 /* ---- B03: no lost wake-up, from outside ---------------------------------------------------------------------- */
 
+enum { RACE_MS = 30000 };	/* at most: with the wait of one that is lost behind it, well within the case's limit */
+
 struct racer {
 	pthread_t thread;
 	const char *topic;
 	int ack;
 	int rounds;
+	int64_t until_ms;	/* a busy disk makes fewer of them: each round with FORCED waits for it */
 	uint64_t random;
 };
 
@@ -1120,7 +1122,8 @@ busy_wait_us(uint64_t us)
 
 /*
  * One thread holds, the other appends, both at once, thousands of times; the topic's partitions take turns, so that the
- * holder's connection also moves between the workers. A wake-up that is lost costs the whole wait.
+ * holder's connection also moves between the workers. A wake-up that is lost costs the whole wait, and then the answer is
+ * empty: the appender does not go on before it.
  */
 static void *
 race(void *arg)
@@ -1129,7 +1132,7 @@ race(void *arg)
 	int socket_fd = connect_broker();
 	int appender = connect_broker();
 
-	for (int round = 0; round < racer->rounds; round++) {
+	for (int round = 0; round < racer->rounds && wire_now_ms() < racer->until_ms; round++) {
 		struct wire_bytes hold = { 0 };
 		struct wire_bytes append = { 0 };
 		struct wire_fetched fetched;
@@ -1137,7 +1140,6 @@ race(void *arg)
 		size_t position = 0;
 		int64_t offset = round / 2;
 		int32_t partition = round % 2;
-		int64_t began = wire_now_ms();
 
 		wire_put_fetch(&hold, round, racer->topic, partition, offset, 1000, LONG_WAIT_MS, 1);
 		wire_put_produce_one(&append, round, racer->topic, partition, racer->ack, &round, sizeof round);
@@ -1150,9 +1152,9 @@ race(void *arg)
 			busy_wait_us(wire_random(&racer->random) % 100);
 			send_frame(appender, &append);
 		}
-		/* When the append came first, the offset is there already: also fine, but never an error or a long wait. */
+		/* When the append came first, the offset is there already: also fine, but never an error or an empty answer. */
 		read_fetched(socket_fd, round, &fetched);
-		ck_assert_msg(wire_now_ms() - began < LONG_WAIT_MS / 2, "round %d: a wake-up was lost", round);
+		ck_assert_msg(fetched.length > 0, "round %d: a wake-up was lost", round);
 		ck_assert(wire_next_record(fetched.payload, fetched.length, &position, true, &record, NULL));
 		ck_assert_mem_eq(record.payload, &round, sizeof round);
 		wire_fetched_free(&fetched);
@@ -1174,6 +1176,7 @@ START_TEST(B03_no_wake_up_is_lost)
 	start(&(struct broker_config){ .topics = "a = 2\nb = 2\nc = 2\n", .log = "segment_bytes = 16KiB\n" });
 	for (int i = 0; i < 3; i++) {
 		racers[i].rounds = racers[i].ack == WIRE_FORCED ? rounds / 4 : rounds;
+		racers[i].until_ms = wire_now_ms() + (int64_t)RACE_MS * broker_scale();
 		racers[i].random = seed + (uint64_t)i;
 		ck_assert_int_eq(pthread_create(&racers[i].thread, NULL, race, &racers[i]), 0);
 	}
@@ -1821,7 +1824,7 @@ END_TEST
  */
 START_TEST(bug_E4_slow_is_not_stalled)
 {
-	enum { RECORDS = 8, SIZE = 1000000, TIMEOUT_MS = 600, PIECE = 8192 };
+	enum { RECORDS = 8, SIZE = 1000000, TIMEOUT_MS = 2500, PIECE = 8192 };
 	static uint8_t payload[SIZE];
 	struct wire_bytes frame = { 0 };
 	struct wire_bytes got = { 0 };
@@ -1831,7 +1834,7 @@ START_TEST(bug_E4_slow_is_not_stalled)
 	int64_t began;
 	size_t want = 4 + 18 + RECORDS * (SIZE + 8);
 
-	start(&(struct broker_config){ .topics = "t = 2\n", .broker = "request_timeout = 600ms\n" });
+	start(&(struct broker_config){ .topics = "t = 2\n", .broker = "request_timeout = 2500ms\n" });
 	for (int i = 0; i < RECORDS; i++)
 		ck_assert_int_eq(wire_produce_one(fd, "t", 1, WIRE_WRITTEN, payload, SIZE, NULL), 0);
 	slow = connect_broker();
@@ -1842,7 +1845,7 @@ START_TEST(bug_E4_slow_is_not_stalled)
 	ck_assert_int_eq(wire_send(slow, frame.data, frame.length), 0);
 	send_frame(stalled, &frame);
 	began = wire_now_ms();
-	/* Four times the timeout at 400 KB/s, then the rest at once. */
+	/* Three times the timeout at 400 KB/s, then the rest at once. On a busy machine we come to no read for a second. */
 	while (got.length < want) {
 		uint8_t piece[PIECE];
 		long more = wire_receive(slow, piece, sizeof piece, WIRE_DEADLINE_MS);
@@ -1850,7 +1853,7 @@ START_TEST(bug_E4_slow_is_not_stalled)
 		ck_assert_msg(more > 0, "cut after %zu of %zu bytes and %lld ms", got.length, want,
 		    (long long)(wire_now_ms() - began));
 		wire_put(&got, piece, (size_t)more);
-		if (wire_now_ms() - began < 4 * TIMEOUT_MS)
+		if (wire_now_ms() - began < 3 * TIMEOUT_MS)
 			usleep(20000);
 	}
 	/* The other one has been cut meanwhile: not all of its answer comes. */

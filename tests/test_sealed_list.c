@@ -5,6 +5,8 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include "common/crc32c.h"
 #include "tests/logkit.h"
 #include "worker/sealed_list.h"
+#include "worker/syscalls.h"
 
 enum { HEADER_BYTES = 16, ENTRY_BYTES = 36, PER_SEGMENT = 100 };
 
@@ -181,6 +184,94 @@ START_TEST(the_log_start_is_remembered)
 	expect_read(5, 12);
 	ck_assert_int_eq(list.log_start, 500);
 	ck_assert_int_eq(logkit_file_bytes(path), HEADER_BYTES + 8 * ENTRY_BYTES);
+	end();
+}
+END_TEST
+
+/* A list that cannot be told of what retention removes would miss it: it goes instead. `_i`: what fails. */
+START_TEST(a_list_that_cannot_be_told_is_removed)
+{
+	const int failing[] = { CALL_PWRITE, CALL_FDATASYNC };
+
+	begin();
+	append(0, 10);
+	logkit_set_fault((struct logkit_fault){ .call = failing[_i], .at = 1, .error = ENOSPC,
+	    .aim = LOGKIT_AT_ALL });
+	ck_assert_int_eq(sealed_list_note_start(dir_fd, 300), 0);
+	ck_assert(logkit_fault_hit());
+	ck_assert_int_eq(read_list(), -1);
+	ck_assert_int_eq(errno, ENOENT);
+	logkit_clear_fault();
+	append(10, 12);
+	expect_read(10, 12);
+	/* Nor can that be done: nothing may be removed then. */
+	logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = 1, .error = EROFS, .sticky = true,
+	    .aim = LOGKIT_AT_ALL });
+	ck_assert_int_eq(sealed_list_note_start(dir_fd, 300), -1);
+	ck_assert_int_eq(errno, EROFS);
+	logkit_clear_fault();
+	expect_read(10, 12);
+	end();
+}
+END_TEST
+
+START_TEST(the_log_start_is_forced)
+{
+	begin();
+	append(0, 10);
+	logkit_set_fault((struct logkit_fault){ .aim = LOGKIT_AT_ALL });
+	ck_assert_int_eq(sealed_list_note_start(dir_fd, 300), 0);
+	ck_assert_int_eq(logkit_calls(CALL_FDATASYNC), 1);
+	logkit_clear_fault();
+	end();
+}
+END_TEST
+
+/* ---- two jobs at once ---- */
+
+enum { TWO_AT_ONCE_ROUNDS = 1000, FIRST_SEALED = TWO_AT_ONCE_ROUNDS / PER_SEGMENT };
+
+/* The other one's turn comes between looking at the file and writing to it. */
+static ssize_t
+slow_pwrite(int fd, const void *from, size_t size, off_t position)
+{
+	sched_yield();
+	return pwrite(fd, from, size, position);
+}
+
+static int
+no_force(int fd)
+{
+	return fd == -1 ? -1 : 0;
+}
+
+static void *
+retire_thread(void *failures)
+{
+	for (int64_t start = 1; start <= TWO_AT_ONCE_ROUNDS; start++)
+		if (sealed_list_note_start(dir_fd, start) == -1 || sealed_list_trim(dir_fd, 1) == -1)
+			++*(int *)failures;
+	return NULL;
+}
+
+/* A roll and a removal by retention: neither may write over what the other one notes. */
+START_TEST(a_roll_and_retention_write_to_it_at_once)
+{
+	const struct syscalls real = syscalls;
+	pthread_t thread;
+	int failures = 0;
+
+	begin();
+	syscalls.pwrite = slow_pwrite;
+	syscalls.fdatasync = no_force;
+	ck_assert_int_eq(pthread_create(&thread, NULL, retire_thread, &failures), 0);
+	for (int64_t i = 0; i < TWO_AT_ONCE_ROUNDS; i++)
+		append(FIRST_SEALED + i, FIRST_SEALED + i + 1);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(failures, 0);
+	expect_read(FIRST_SEALED, FIRST_SEALED + TWO_AT_ONCE_ROUNDS);
+	ck_assert_int_eq(list.log_start, TWO_AT_ONCE_ROUNDS);
+	syscalls = real;
 	end();
 }
 END_TEST
@@ -386,6 +477,9 @@ main(void)
 	tcase_add_test(tests, an_entry_is_found);
 	tcase_add_test(tests, later_entries_overtake);
 	tcase_add_test(tests, the_log_start_is_remembered);
+	tcase_add_loop_test(tests, a_list_that_cannot_be_told_is_removed, 0, 2);
+	tcase_add_test(tests, the_log_start_is_forced);
+	tcase_add_test(tests, a_roll_and_retention_write_to_it_at_once);
 	tcase_add_test(tests, every_byte_flipped_or_cut);
 	tcase_add_test(tests, random_bytes_zeros_and_the_future);
 	tcase_add_test(tests, what_cannot_be_is_not_believed);

@@ -269,7 +269,7 @@ START_TEST(what_cannot_be_read_or_removed)
 	leave(2, 3);
 	logkit_set_fault((struct logkit_fault){ .call = CALL_FSYNC, .at = 1, .error = EIO, .sticky = true, .aim = LOGKIT_AT_ALL });
 	expect_refused();
-	/* Then the times of the files still tell. */
+	/* It would speak of these logs again when they have been written to. */
 	leave(2, 3);
 	logkit_set_fault((struct logkit_fault){ .call = CALL_UNLINK, .at = 1, .error = EROFS, .sticky = true, .aim = LOGKIT_AT_ALL });
 	logkit_catch_lines();
@@ -277,8 +277,7 @@ START_TEST(what_cannot_be_read_or_removed)
 	lines = logkit_caught_lines();
 	ck_assert_int_eq(count_lines(lines), 1);
 	free(lines);
-	ck_assert_uint_eq(marker.count, 3);
-	stop_marker_free(&marker);
+	ck_assert_uint_eq(marker.count, 0);
 	logkit_clear_fault();
 	expect_taken(3);
 	ck_assert_int_eq(mkdir(path, 0700), 0);

@@ -14,8 +14,17 @@
 #include <unistd.h>
 
 #include "tests/logkit.h"
+#include "tests/unit.h"
 
 static struct logkit kit;
+static int every;	/* unit_sample */
+
+/* The first call of a loop over calls: of a sample each number has its share. */
+static int
+first_call(int number)
+{
+	return 1 + number % every;
+}
 
 /* ---- directories to recover ---- */
 
@@ -177,7 +186,7 @@ START_TEST(opening_with_any_call_failing)
 	int errors[] = { EIO, ENOSPC, EINTR, LOGKIT_SHORT };
 
 	for (int e = 0; e < 4; e++)
-		for (int at = 1;; at++) {
+		for (int at = first_call(_i + e);; at += every) {
 			int64_t end;
 			bool hit;
 			int fds;
@@ -210,7 +219,7 @@ START_TEST(opening_with_all_calls_failing_from_one_on)
 {
 	int refused = 0, opened = 0;
 
-	for (int at = 1;; at++) {
+	for (int at = first_call(_i);; at += every) {
 		int64_t end;
 		bool hit;
 		int fds;
@@ -235,7 +244,7 @@ START_TEST(opening_with_all_calls_failing_from_one_on)
 		if (!hit)
 			break;
 	}
-	ck_assert_int_gt(refused, 5);
+	ck_assert_int_gt(refused, every == 1 ? 5 : 0);
 }
 END_TEST
 
@@ -294,7 +303,7 @@ START_TEST(a_crash_at_any_call)
 {
 	progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(progress, MAP_FAILED);
-	for (int at = 1;; at++) {
+	for (int at = first_call(_i);; at += every) {
 		int64_t end;
 		int status;
 
@@ -344,6 +353,7 @@ main(void)
 	/* Thousands of logs, with reads that go to the disk: one in memory will do. */
 	if (access("/dev/shm", W_OK) == 0)
 		setenv("TMPDIR", "/dev/shm", 0);
+	every = unit_sample();
 	tcase_set_timeout(file, 120);
 	tcase_set_timeout(mapped, 120);
 	tcase_add_checked_fixture(file, logkit_file_mode, NULL);

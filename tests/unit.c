@@ -55,6 +55,15 @@ unit_random(uint32_t *state)
 }
 
 int
+unit_sample(void)
+{
+	const char *text = getenv("LOGBROKER_TEST_SAMPLE");
+	int every = text != NULL ? atoi(text) : 1;
+
+	return every >= 1 ? every : 1;
+}
+
+int
 unit_open_descriptors(void)
 {
 	DIR *dir = opendir("/proc/self/fd");

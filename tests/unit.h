@@ -19,6 +19,10 @@ size_t unit_from_hex(const char *hex, size_t length, uint8_t *to);
 uint32_t unit_seed(void);
 uint32_t unit_random(uint32_t *state);
 
+/* Of exhaustive tables every n-th entry is tried, of random rounds as many fewer: LOGBROKER_TEST_SAMPLE, or 1. Only where
+ * another run tries all. */
+int unit_sample(void);
+
 /* Descriptors that are open in this process. */
 int unit_open_descriptors(void);
 

@@ -34,8 +34,10 @@ look(struct lane *lane, int64_t offset)
 		break;
 	default:
 		/* Behind the durable end of a failed partition that is no news. */
-		if (!partition_failed(lane->log))
+		if (!partition_failed(lane->log) && errno != EBADMSG)
 			lane_report(lane, BOARD_READ, errno, "cannot read the log");
+		else if (!partition_failed(lane->log))
+			lane_count_error(lane, BOARD_READ);
 		o.error = CODEC_STORAGE_FAILURE;
 	}
 	return o;
@@ -124,7 +126,7 @@ load_done(struct job *job)
 	struct lane *lane = (struct lane *)((char *)job - offsetof(struct lane, load_job));
 
 	if (partition_load_finish(lane->log, lane->load) != 0)
-		lane_report(lane, BOARD_READ, errno, "cannot open a sealed segment");
+		lane_count_error(lane, BOARD_READ);
 	lane->load = NULL;
 	opening_job_ended(lane);
 	conn_resume_all(lane->worker->connections);
@@ -170,10 +172,19 @@ fetch_execute(struct conn *conn, struct lane *lane, const struct codec_request *
 	return true;
 }
 
+/* Its wait is over, and its bytes are there but cannot be sent yet: due, it stands by until load_done asks again. */
+static void
+hold_until_loaded(struct hold *h, struct lane *lane)
+{
+	h->deadline_ns = INT64_MAX;
+	hold_add(&lane->holds, h, lane, 0);
+}
+
 /*
- * A hold has ended and is out of its list. Its offset was at or near the end of the log when it began, so its segment
- * has mostly been the active one and is open. But a batch larger than a segment brings segments that nobody has opened
- * yet: then the hold goes back, due, until load_done asks again. Any other end of the wait is answered without data.
+ * A hold has ended and is out of its list. Its offset was at or near the end of the log when it began, so its place is
+ * mostly in memory. But a batch larger than a segment brings segments that nobody has opened yet, and lengths in front of
+ * bytes that are waited for can have left memory meanwhile. Then the bytes are loaded first, as for a FETCH that does not
+ * wait. Only a worker that stops does not wait for that: it answers without data.
  */
 static void
 answer(struct hold *h, struct lane *lane, enum board_wakeup cause)
@@ -181,10 +192,10 @@ answer(struct hold *h, struct lane *lane, enum board_wakeup cause)
 	struct worker *worker = lane->worker;
 	struct outcome o = look(lane, h->offset);
 
-	if (o.cold && cause == BOARD_WAKEUP_DATA) {
+	if (o.cold && cause != BOARD_WAKEUP_STOP) {
 		o.error = load(lane, h->offset);
 		if (o.error == CODEC_NONE) {
-			hold_add(&lane->holds, h, lane, 0);
+			hold_until_loaded(h, lane);
 			return;
 		}
 	}

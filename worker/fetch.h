@@ -20,7 +20,7 @@ void fetch_wake_due(struct lane *lane);
 /* Answers the readers that are held below an offset: the log begins there now. */
 void fetch_wake_below(struct lane *lane, int64_t offset);
 
-/* Answers all held readers of a partition, or one of them, with what is there now. */
+/* Answers all held readers of a partition, or one of them, with what is there now; it may have to be loaded first. */
 void fetch_wake_all(struct lane *lane, enum board_wakeup cause);
 void fetch_wake(struct hold *hold, enum board_wakeup cause);
 

@@ -168,9 +168,10 @@ read_chunk(struct reading *r, struct index *index, struct index_file *file)
 	uint8_t *head, *sum;
 	size_t count;
 
-	if (rest < 0 || reserve_chunk(r, 0) == -1
-	    || read_whole(r->fd, r->chunk + SUM_BYTES, HEAD_BYTES, file->bytes) == -1)
+	if (rest < 0)
 		goto none;
+	if (reserve_chunk(r, 0) == -1 || read_whole(r->fd, r->chunk + SUM_BYTES, HEAD_BYTES, file->bytes) == -1)
+		return -1;
 	count = bytes_get_u32(r->chunk + SUM_BYTES);
 	get_point(&point, r->chunk + SUM_BYTES);
 	if ((int64_t)count > rest / MARK_BYTES || !follows(r->format, &file->point, &point))
@@ -234,6 +235,20 @@ index_file_read(int dir_fd, int64_t base, enum record_format format, struct inde
 	free(r.chunk);
 	errno = error;
 	return error == 0 ? 0 : -1;
+}
+
+int64_t
+index_file_end(int dir_fd, int64_t base, enum record_format format)
+{
+	struct index_file file;
+	struct index index;
+	int64_t end = base;
+
+	index_init(&index, 1);
+	if (index_file_read(dir_fd, base, format, &index, &file, NULL) == 0)
+		end = file.point.end;
+	index_free(&index);
+	return end;
 }
 
 /* ---- points ---- */
@@ -310,8 +325,10 @@ index_file_take(struct index_taken *taken, int dir_fd, struct segment *segment, 
 	}
 	if (errno == ENOMEM || errno == EMFILE || errno == ENFILE)
 		return -1;
-	if (errno != ENOENT)
-		taken->wrong = errno == EBADMSG ? "it is damaged, or no index of this log" : strerror(errno);
+	if (errno == EBADMSG)
+		taken->wrong = "it is damaged, or no index of this log";
+	else if (errno != ENOENT)
+		taken->unread = errno;
 	return 0;
 }
 

@@ -60,10 +60,14 @@ void index_file_name(char *to, int64_t base);
 int index_file_read(int dir_fd, int64_t base, enum record_format format, struct index *index, struct index_file *file,
     int64_t *stray_bytes);
 
+/* Up to which offset the log had been forced, by the index of the segment `base`, which may be gone; `base` when nothing tells. */
+int64_t index_file_end(int dir_fd, int64_t base, enum record_format format);
+
 /* What an index file was found to be worth. */
 struct index_taken {
 	struct index_file file;	/* zeroed: there is none, or it is not believed */
-	const char *wrong;	/* why it is not believed; NULL: it is, or there is none */
+	const char *wrong;	/* why it is not believed; NULL: it is, or there is none, or nobody knows: */
+	int unread;		/* errno of reading it; 0 = it could be */
 	int64_t forced_end;	/* with sums that are right, but of another segment or a longer one: its end. Else 0 */
 	int64_t stray_bytes;	/* behind what is believed */
 };

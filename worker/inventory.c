@@ -2,10 +2,14 @@
 #include "worker/inventory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/log.h"
+#include "worker/index_file.h"
+#include "worker/scan.h"
 
 /* ---- reading ---- */
 
@@ -77,6 +81,7 @@ inventory_read(struct inventory *inventory)
 	inventory->wrong = NULL;
 	inventory->stray_bytes = 0;
 	inventory->lacking = 0;
+	inventory->gap_at = -1;
 	if (inventory->listing->has_list && sealed_list_read(inventory->dir_fd, &inventory->list,
 	    &inventory->stray_bytes) == -1) {
 		if (errno == ENOMEM)
@@ -85,6 +90,8 @@ inventory_read(struct inventory *inventory)
 			inventory->wrong = errno == EBADMSG ? "it is damaged, or no such list" : strerror(errno);
 	}
 	drop_foreign(inventory);
+	if (inventory->listing->count > 0)
+		sealed_list_allow_for(&inventory->list, inventory->stray_bytes, inventory->listing->segments[0].base);
 	take_times(inventory);
 	return 0;
 }
@@ -95,14 +102,6 @@ inventory_free(struct inventory *inventory)
 	sealed_list_free(&inventory->list);
 }
 
-bool
-inventory_was_sealed(const struct inventory *inventory, int64_t base, int64_t end, int64_t bytes)
-{
-	const struct sealed_entry *entry = sealed_list_find(&inventory->list, base);
-
-	return entry != NULL && entry->end == end && entry->bytes == bytes;
-}
-
 /* ---- reporting ---- */
 
 static int64_t
@@ -111,26 +110,15 @@ active_base(const struct inventory *inventory)
 	return inventory->listing->segments[inventory->listing->count - 1].base;
 }
 
-/* Retention removes from the front, and notes how far: what it has not noted is missing, unless it may have been unable to. */
-static bool
-may_be_retired(const struct inventory *inventory, const struct sealed_entry *entry,
-    const struct partition_settings *settings)
-{
-	bool ahead = entry->base < inventory->listing->segments[0].base;
-
-	return entry->base < inventory->list.log_start
-	    || (ahead && (settings->retention_bytes > 0 || settings->retention_age_ms > 0));
-}
-
 static void
-report_missing(const struct inventory *inventory, const struct partition_settings *settings)
+report_missing(const struct inventory *inventory)
 {
 	for (size_t i = 0; i < inventory->list.count; i++) {
 		const struct sealed_entry *entry = &inventory->list.entries[i];
 		char file[SEGMENT_NAME_BYTES];
 
 		if (entry->base >= active_base(inventory) || find_listed(inventory->listing, entry->base) != NULL
-		    || may_be_retired(inventory, entry, settings))
+		    || sealed_list_retired(&inventory->list, entry))
 			continue;
 		segment_name(file, entry->base);
 		log_error("%s/%s is missing: offsets %" PRId64 " to %" PRId64 " cannot be read. Restore the file from a copy and "
@@ -177,21 +165,59 @@ report_unlikely(const struct inventory *inventory, const struct listing_segment 
 		    inventory->name, file, bytes, next);
 }
 
+/* Is there nothing behind that position of the segment? */
+static bool
+ends_at(const struct inventory *inventory, const struct listing_segment *segment, int64_t position)
+{
+	int fd = segment_open_file(inventory->dir_fd, segment->base, O_RDONLY);
+	bool ends;
+
+	if (fd == -1)
+		return false;
+	ends = scan_content_end(fd, position, segment->bytes) == position;
+	close(fd);
+	return ends;
+}
+
+/*
+ * The list does not know of the last sealed segment: the active one was made just ahead of a crash, or is a file that was put
+ * there. The segment's index tells where it ended, if nothing stands behind that.
+ */
+static bool
+find_gap(struct inventory *inventory, const struct listing_segment *segment, enum record_format format)
+{
+	struct index_file stored;
+	struct index index;
+	char file[SEGMENT_NAME_BYTES];
+
+	index_init(&index, 1);
+	if (segment->indexed && index_file_read(inventory->dir_fd, segment->base, format, &index, &stored, NULL) == 0
+	    && stored.point.end < segment[1].base && ends_at(inventory, segment, stored.point.position)) {
+		inventory->gap_at = stored.point.end;
+		segment_name(file, segment->base);
+		log_error("%s/%s: it ends at offset %" PRId64 ", but the next segment begins at %" PRId64 ": what lies between is "
+		    "missing and cannot be read. Restore the files from a copy and restart the broker", inventory->name, file,
+		    inventory->gap_at, segment[1].base);
+	}
+	index_free(&index);
+	return inventory->gap_at != -1;
+}
+
 void
-inventory_report(const struct inventory *inventory, const struct partition_settings *settings)
+inventory_report(struct inventory *inventory, enum record_format format)
 {
 	const struct listing *listing = inventory->listing;
-	int64_t smallest = (int64_t)record_header_bytes(settings->record_format) + 1;
+	int64_t smallest = (int64_t)record_header_bytes(format) + 1;
 
 	if (listing->count == 0)
 		return;
-	report_missing(inventory, settings);
+	report_missing(inventory);
 	for (size_t i = 0; i + 1 < listing->count; i++) {
 		const struct sealed_entry *entry = sealed_list_find(&inventory->list, listing->segments[i].base);
 
 		if (entry != NULL)
 			report_changed(inventory, &listing->segments[i], entry);
-		else
+		else if (i + 2 < listing->count || !find_gap(inventory, &listing->segments[i], format))
 			report_unlikely(inventory, &listing->segments[i], smallest);
 	}
 }
@@ -217,7 +243,7 @@ merge(struct inventory *inventory, struct sealed_list *merged)
 				return -1;
 		if (i + 1 == listing->count || (at < list->count && list->entries[at].base == segment->base))
 			continue;
-		added.end = segment[1].base;
+		added.end = i + 2 == listing->count && inventory->gap_at != -1 ? inventory->gap_at : segment[1].base;
 		/* Otherwise it is damaged, and nobody knows where it ended. */
 		if (!sealed_list_plausible(&added))
 			continue;

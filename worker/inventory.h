@@ -1,7 +1,8 @@
 /*
  * What should stand in a partition's directory, by the list of its sealed segments, against what does: which files are not
  * of this log, which segments are missing or have another size than they were sealed with. Believes the list where the
- * directory bears it out, and writes it anew where it does not. Opens no segment.
+ * directory bears it out, and writes it anew where it does not. Opens no segment but the last sealed one, and that only
+ * when the list does not know it.
  */
 #ifndef WORKER_INVENTORY_H
 #define WORKER_INVENTORY_H
@@ -9,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/record.h"
 #include "worker/listing.h"
-#include "worker/partition.h"
 #include "worker/sealed_list.h"
 
 struct inventory {
@@ -21,6 +22,7 @@ struct inventory {
 	const char *wrong;	/* why the file is not believed; NULL: it is, or there is none */
 	int64_t stray_bytes;	/* behind what is believed of it */
 	size_t lacking;		/* sealed segments that it does not have */
+	int64_t gap_at;		/* where the last sealed one ends, if the active one is known not to follow there; -1 */
 };
 
 /*
@@ -30,11 +32,8 @@ struct inventory {
 int inventory_read(struct inventory *inventory);
 void inventory_free(struct inventory *inventory);
 
-/* Had that segment been sealed, as it is? Then there was one behind it. */
-bool inventory_was_sealed(const struct inventory *inventory, int64_t base, int64_t end, int64_t bytes);
-
 /* When the active segment, the last one in the listing, is known: tells what is missing, changed or unlikely. */
-void inventory_report(const struct inventory *inventory, const struct partition_settings *settings);
+void inventory_report(struct inventory *inventory, enum record_format format);
 
 /* After that: writes the list anew if it lacks something, was damaged or is mostly stale. Returns 0, or -1 with errno. */
 int inventory_store(struct inventory *inventory);

@@ -102,11 +102,17 @@ lane_publish(struct lane *lane)
 }
 
 void
+lane_count_error(struct lane *lane, enum board_operation operation)
+{
+	board_add(&lane->worker->counters->storage_errors[operation], 1);
+}
+
+void
 lane_report(struct lane *lane, enum board_operation operation, int error, const char *what)
 {
 	char more[LOG_MORE_BYTES];
 
-	board_add(&lane->worker->counters->storage_errors[operation], 1);
+	lane_count_error(lane, operation);
 	if (log_limit_pass(&lane->log_limits[operation], (int64_t)REPORT_INTERVAL_S * CLOCK_NS_PER_S, more))
 		log_error("partition %s: %s: %s%s", lane->name, what, strerror(error), more);
 }

@@ -65,7 +65,8 @@ struct lane {
 	int64_t remove_ns;		/* no file is removed before */
 	struct job retire_job;
 	struct partition_retire *retire;	/* NULL: none is under way */
-	struct log_limit retention_limit;
+	int64_t removed_segments, removed_bytes;	/* taken out of the log since that was last logged, */
+	int64_t removed_told_ns;	/* which it is not again before then */
 
 	/* Readers. */
 	struct holds holds;
@@ -85,6 +86,9 @@ void lane_leave_all(struct worker *worker);
 
 /* Tells the board where the log stands. */
 void lane_publish(struct lane *lane);
+
+/* Counts an error of storage that has been told in the log. */
+void lane_count_error(struct lane *lane, enum board_operation operation);
 
 /* Counts an error of storage and says what it means for the operator, one line a while per partition. */
 void lane_report(struct lane *lane, enum board_operation operation, int error, const char *what);

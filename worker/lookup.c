@@ -51,7 +51,7 @@ next_base(const struct partition *p, const struct sealed *sealed)
 static enum partition_found
 broken(int error)
 {
-	errno = error == EBADMSG ? EIO : error;
+	errno = error;
 	return PARTITION_BROKEN;
 }
 
@@ -131,12 +131,12 @@ partition_find(struct partition *p, int64_t offset, struct partition_place *plac
 		return find_in_active(p, offset, place);
 	if (sealed->segment == NULL) {
 		if (sealed->load_error != 0 && clock_now_ns() < sealed->load_again_ns)
-			return broken(sealed->load_error);
+			return broken(EBADMSG);
 		return PARTITION_COLD;
 	}
 	sealed->used = ++p->reads;
 	if (offset >= sealed->segment->end)
-		return broken(EIO);
+		return broken(EBADMSG);
 	return find_in(p, sealed->segment, sealed->segment->bytes, sealed->bytes_before, offset, &sealed->reported, place);
 }
 
@@ -350,6 +350,8 @@ report_index(struct partition *p, const struct partition_load *load)
 	char file[SEGMENT_NAME_BYTES];
 
 	index_file_name(file, load->base);
+	if (load->taken.unread != 0)
+		log_warning("%s/%s: cannot be read: %s; the segment was read instead", p->name, file, strerror(load->taken.unread));
 	if (load->taken.wrong != NULL)
 		log_warning("%s/%s: %s; the segment was read instead%s", p->name, file, load->taken.wrong,
 		    load->segment->end < load->limit || load->store_error != 0 ? "" : ", and the index is stored anew");
@@ -374,8 +376,10 @@ take_over(struct partition *p, struct partition_load *load)
 {
 	struct sealed *sealed = partition_find_sealed(p, load->base);
 
-	/* Gone meanwhile: the file is unlinked, or will be. */
+	/* Gone meanwhile: the file is unlinked, or will be; an index that was stored behind that is not left behind. */
 	if (sealed == NULL || sealed->base != load->base) {
+		if (load->taken.file.bytes > 0)
+			partition_doom_again(p, load->base);
 		if (load->segment != NULL)
 			partition_linger(p, load->segment);
 		load->segment = NULL;

@@ -138,7 +138,7 @@ report_failed(struct lane *lane, const char *why)
 	char more[LOG_MORE_BYTES];
 
 	if (log_limit_pass(&lane->opening_limit, (int64_t)REPORT_INTERVAL_S * CLOCK_NS_PER_S, more))
-		log_error("partition %s: a force to disk has failed, and the log cannot be opened again yet: %s; it is tried in %"
+		log_error("partition %s: has failed, and its log cannot be opened again yet: %s; it is tried in %"
 		    PRId64 " s%s", lane->name, why, lane->backoff.wait_ns / CLOCK_NS_PER_S, more);
 }
 

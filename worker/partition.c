@@ -238,11 +238,11 @@ take_inventory(struct inventory *inventory, int dir_fd)
 
 /* The log is open, unless memory was out. */
 static void
-settle_inventory(struct inventory *inventory, struct partition *p, const struct partition_settings *settings)
+settle_inventory(struct inventory *inventory, struct partition *p)
 {
 	if (p == NULL)
 		return;
-	inventory_report(inventory, settings);
+	inventory_report(inventory, p->settings.record_format);
 	partition_note_cache(p, SEALED_LIST_NAME, inventory_store(inventory) == -1 ? errno : 0);
 }
 
@@ -306,7 +306,7 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 	else
 		close(dir_fd);
 	if (done == 0)
-		settle_inventory(&inventory, opened->partition, settings);
+		settle_inventory(&inventory, opened->partition);
 	opened->truncated_bytes = recovery.truncated_bytes;
 	opened->failed = recovery.failed;
 	inventory_free(&inventory);
@@ -419,6 +419,14 @@ partition_failed(const struct partition *p)
 	return p->failed;
 }
 
+static void
+end_at_durable(struct partition *p)
+{
+	p->failed_end = partition_visible_end(p);
+	p->failed = true;
+	p->active->cut_position = p->durable_position;
+}
+
 void
 partition_fail(struct partition *p)
 {
@@ -431,9 +439,24 @@ partition_fail(struct partition *p)
 	log_error("%s/%s: forcing it to disk failed: %s. Look after the disk. The partition takes no records and can be read up "
 	    "to offset %" PRId64 " until its log has been read from the disk again, which is tried from now on", p->name, file,
 	    strerror(error), p->durable_end);
-	p->failed_end = partition_visible_end(p);
-	p->failed = true;
-	p->active->cut_position = p->durable_position;
+	end_at_durable(p);
+	errno = error;
+}
+
+void
+partition_fail_if_cut(struct partition *p)
+{
+	int error = errno;
+	int64_t file_bytes = segment_file_bytes(p->active->fd);
+	char file[SEGMENT_NAME_BYTES];
+
+	if (!p->failed && file_bytes != -1 && file_bytes < p->active->bytes) {
+		segment_name(file, p->active->base);
+		log_error("%s/%s: was cut to %" PRId64 " bytes from outside; its records reach to position %" PRId64 ". The "
+		    "partition takes no records until its log has been read from the disk again, which is tried from now on: "
+		    "look for who has cut it", p->name, file, file_bytes, p->active->bytes);
+		end_at_durable(p);
+	}
 	errno = error;
 }
 
@@ -510,14 +533,17 @@ partition_append(struct partition *p, const uint8_t *records, size_t bytes, int3
 		errno = EINVAL;
 		return -1;
 	}
-	if (p->uncut && cut_leavings(p) == -1)
+	if (p->uncut && cut_leavings(p) == -1) {
+		partition_fail_if_cut(p);
 		return -1;
+	}
 	if (segment_append(p->active, p->settings.mapped ? &p->ahead : NULL, records, bytes, count) == 0) {
 		note_append(p, p->active->bytes == (int64_t)bytes);
 		return 0;
 	}
 	error = errno;
 	append_failed(p);
+	partition_fail_if_cut(p);
 	errno = error;
 	return -1;
 }

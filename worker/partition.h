@@ -105,7 +105,8 @@ int64_t partition_visible_bytes(const struct partition *partition);
 int64_t partition_size_bytes(const struct partition *partition);	/* bytes of records in all segments */
 int64_t partition_unforced_bytes(const struct partition *partition);	/* bytes of records behind the durable end */
 int64_t partition_segments(const struct partition *partition);
-/* A force has failed: no append is possible any more, reads end at the durable end. The log must be opened anew. */
+/* A force has failed, or somebody has cut the active file: no append is possible any more, reads end at the durable end. The
+ * log must be opened anew. */
 bool partition_failed(const struct partition *partition);
 
 enum partition_fit {
@@ -125,7 +126,8 @@ int64_t partition_room(const struct partition *partition);
 /*
  * Writes `count` encoded records (any number of whole batches, `bytes` bytes that fit) with one write at the log end,
  * which then moves. Returns 0, or -1 with errno: then the log end has not moved, nothing of it is visible, and what a
- * short write may have left is cleared before the next append. No roll may be under way; a barrier may.
+ * short write may have left is cleared before the next append; or the partition has failed. No roll may be under way; a
+ * barrier may.
  */
 int partition_append(struct partition *partition, const uint8_t *records, size_t bytes, int32_t count);
 
@@ -219,7 +221,8 @@ struct partition_place {
 enum partition_found {
 	PARTITION_FOUND,
 	PARTITION_COLD,		/* not open, not indexed, or not in memory: run a load, then ask again */
-	PARTITION_BROKEN,	/* damage, a missing segment, or behind the end of a failed partition: errno EIO or the like */
+	PARTITION_BROKEN,	/* damage, a missing segment, or behind the end of a failed partition: errno EIO or the like, */
+				/* EBADMSG when a line in the log has told it */
 };
 
 /*

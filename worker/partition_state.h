@@ -78,6 +78,9 @@ void partition_note_cache(struct partition *p, const char *file, int error);
 /* A force has failed with errno: nothing tells what is on disk now, and a later success would not tell either. */
 void partition_fail(struct partition *p);
 
+/* A write has failed: if the file is shorter than the log, records are lost, and no later write brings them back. Keeps errno. */
+void partition_fail_if_cut(struct partition *p);
+
 /* Bytes that the active segment can still take. */
 static inline int64_t
 partition_segment_room(const struct partition *p)
@@ -98,6 +101,9 @@ void partition_keep_loaded(struct partition *p, struct sealed *sealed, struct se
 
 /* The segment is out of the log: closes it, on a thread, when nobody reads it any more. Takes over the reference. */
 void partition_linger(struct partition *p, struct segment *segment);
+
+/* The segment is out of the log; its files, whichever are there, are removed by the next job. */
+void partition_doom_again(struct partition *p, int64_t base);
 
 /* The log starts at `log_start` at least: what lies below is out of it. Returns 0, or -1 with errno ENOMEM. */
 int partition_retire_below(struct partition *p, int64_t log_start);

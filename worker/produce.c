@@ -343,7 +343,7 @@ barrier_done(struct job *job)
 
 	if (partition_barrier_finish(lane->log, &lane->barrier) == 0) {
 		board_observe(&counters->fsync_duration, lane->barrier.duration_ns);
-	} else {
+	} else if (lane->barrier.error != 0) {
 		board_add(&counters->fsync_failures, 1);
 		lane_report(lane, BOARD_FORCE, errno, "forcing the log to disk failed");
 	}
@@ -389,7 +389,7 @@ run_upkeep(struct job *job)
 
 /*
  * Room could not be made: what waits for it is refused, as by a write that fails. When nothing had waited for it yet it is
- * tried again when something does; not before, or a full disk would keep us busy.
+ * tried again when something does; not before, or a full disk would keep us busy. Or the disk has lost what was written.
  */
 static void
 upkeep_failed(struct lane *lane, int error)
@@ -412,12 +412,17 @@ static void
 upkeep_done(struct job *job)
 {
 	struct lane *lane = lane_of_upkeep(job);
+	bool failed = partition_failed(lane->log);
+	int error = partition_upkeep_finish(lane->log, &lane->upkeep) == 0 ? 0 : errno;
 
 	lane->upkeep_running = false;
-	if (partition_upkeep_finish(lane->log, &lane->upkeep) == 0)
+	/* The barrier beside it has failed, has said so, and has left nothing to wait for. */
+	if (failed)
+		return;
+	if (error == 0)
 		after_job(lane);
 	else
-		upkeep_failed(lane, errno);
+		upkeep_failed(lane, error);
 }
 
 /* Begins it when it is due. `room_bytes`: so many are staged and wait for it, and it is. */
@@ -464,13 +469,13 @@ run_roll(struct job *job)
  * while a segment was to be sealed for its age did not wait for it if it fits the old one.
  */
 static void
-roll_failed(struct lane *lane, bool with_batch)
+roll_failed(struct lane *lane, bool with_batch, int error)
 {
 	const struct reply *first = lane->to_write.first;
 
 	if (partition_failed(lane->log))
 		board_add(&lane->worker->counters->fsync_failures, 1);
-	lane_report(lane, BOARD_ROLL, errno, "cannot begin a new segment (what waited for it is refused; it is tried "
+	lane_report(lane, BOARD_ROLL, error, "cannot begin a new segment (what waited for it is refused; it is tried "
 	    "again with the next record)");
 	lane->roll_again_ns = lane->worker->now_ns + ROLL_AGAIN_NS;
 	if (with_batch)
@@ -484,16 +489,16 @@ roll_done(struct job *job)
 {
 	struct lane *lane = lane_of(job);
 	bool with_batch = lane->roll_batch != NULL;
-	int result = partition_roll_finish(lane->log, lane->roll);
+	int error = partition_roll_finish(lane->log, lane->roll) == 0 ? 0 : errno;
 
 	lane->roll = NULL;
 	free(lane->roll_batch);
 	lane->roll_batch = NULL;
-	if (result != 0)
-		roll_failed(lane, with_batch);
+	if (error != 0)
+		roll_failed(lane, with_batch, error);
 	else if (with_batch)
 		written(lane, 1, lane->to_write.first->record_count, (int64_t)lane->to_write.first->staged_bytes);
-	if (result == 0)
+	if (error == 0)
 		retain_rolled(lane);
 	after_force(lane);
 }
@@ -511,8 +516,11 @@ roll_with_batch(struct lane *lane)
 	memcpy(lane->roll_batch, lane->staged + lane->staged_head, first->staged_bytes);
 	roll = partition_roll_begin(lane->log, lane->roll_batch, first->staged_bytes, first->record_count);
 	if (roll == NULL) {
+		int error = errno;
+
 		free(lane->roll_batch);
 		lane->roll_batch = NULL;
+		errno = error;
 	}
 	return roll;
 }
@@ -522,9 +530,7 @@ begin_roll(struct lane *lane, bool alone)
 {
 	lane->roll = alone ? roll_with_batch(lane) : partition_roll_begin(lane->log, NULL, 0, 0);
 	if (lane->roll == NULL) {
-		lane_report(lane, BOARD_ROLL, ENOMEM, "cannot begin a new segment");
-		lane->roll_again_ns = lane->worker->now_ns + ROLL_AGAIN_NS;
-		refuse_staged(lane, SIZE_MAX);
+		roll_failed(lane, alone, errno);
 		return;
 	}
 	begin_force(lane);
@@ -536,13 +542,14 @@ void
 produce_roll_due(struct lane *lane)
 {
 	struct worker *worker = lane->worker;
-	int64_t due_ns = roll_due_ns(lane);
+	int64_t due_ns;
 
-	if (due_ns > worker->now_ns) {
-		if (due_ns < worker->retain_deadline_ns)
-			worker->retain_deadline_ns = due_ns;
-	} else if (!lane->commit.running && !lane->upkeep_running && !worker->stopping)
+	if (roll_due_ns(lane) <= worker->now_ns && !lane->commit.running && !lane->upkeep_running && !worker->stopping)
 		begin_roll(lane, false);
+	/* Later, when that was not possible. */
+	due_ns = roll_due_ns(lane);
+	if (due_ns > worker->now_ns && due_ns < worker->retain_deadline_ns)
+		worker->retain_deadline_ns = due_ns;
 }
 
 /* ---- Writing ---- */
@@ -564,6 +571,11 @@ append_fitting(struct lane *lane)
 	}
 	if (partition_append(lane->log, lane->staged + lane->staged_head, (size_t)bytes, (int32_t)records) == 0) {
 		written(lane, batches, records, bytes);
+		return;
+	}
+	if (partition_failed(lane->log)) {
+		lane_count_error(lane, BOARD_WRITE);
+		fail(lane);
 		return;
 	}
 	lane_report(lane, BOARD_WRITE, errno, CANNOT_WRITE);

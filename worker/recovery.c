@@ -385,17 +385,9 @@ look_at_empty(struct recovery *r)
 static int64_t
 lost_end(const struct recovery *r, int64_t base)
 {
-	struct index_file file;
-	struct index index;
-	int64_t end = base;
-
 	if (r->left != NULL && r->left->base == base)
 		return r->left->end;
-	index_init(&index, r->settings->index_interval_bytes);
-	if (index_file_read(r->dir_fd, base, r->settings->record_format, &index, &file, NULL) == 0)
-		end = file.point.end;
-	index_free(&index);
-	return end;
+	return index_file_end(r->dir_fd, base, r->settings->record_format);
 }
 
 /* Had there been a segment behind the last one that is there? The list says so, or what an orphan is left of. */
@@ -404,7 +396,7 @@ is_overtaken(const struct recovery *r, const struct tail *tail)
 {
 	const struct segment *segment = tail->segment;
 
-	return inventory_was_sealed(r->inventory, segment->base, segment->end, tail->file_bytes)
+	return sealed_list_holds(&r->inventory->list, segment->base, segment->end, tail->file_bytes)
 	    || (segment->bytes == tail->file_bytes && lost_end(r, segment->end) > segment->end);
 }
 
@@ -595,6 +587,31 @@ save_and_report(struct recovery *r, const struct tail *tail, int64_t content_end
 	return 0;
 }
 
+/* When nothing had to be cut: otherwise the log stays closed, and the index as it is. */
+static void
+report_unread(const struct recovery *r)
+{
+	char file[SEGMENT_NAME_BYTES];
+
+	if (r->index.unread == 0)
+		return;
+	index_file_name(file, r->active->base);
+	log_warning("%s/%s: cannot be read: %s; the whole segment was read instead, and the index is stored anew", r->name, file,
+	    strerror(r->index.unread));
+}
+
+/* What is to be cut may have been forced: the index that could tell is there, and must not be passed over. */
+static int
+refuse_unread(struct recovery *r, const struct tail *tail)
+{
+	char file[SEGMENT_NAME_BYTES];
+
+	index_file_name(file, tail->segment->base);
+	return refuse(r, "%s/%s: cannot be read: %s; and it alone tells whether what is damaged in its segment, from position %"
+	    PRId64 " on, had been forced to disk. Nothing was changed. Make it readable and restart the broker; or remove it, and "
+	    "the log is cut there", r->name, file, strerror(r->index.unread), tail->scan.position);
+}
+
 /*
  * Removes what stands behind the end: durably before anything can be appended, or the dead would come back. Zeros are
  * nothing that could, unless the cache shows something else: they are settled with the file's size.
@@ -615,6 +632,8 @@ cut_tail(struct recovery *r, const struct tail *tail)
 		content_end = tail->scan.verdict_end;
 	if (content_end == position && !r->known->from_disk)
 		return 0;
+	if (content_end > position && r->index.unread != 0)
+		return refuse_unread(r, tail);
 	if (content_end > position && save_and_report(r, tail, content_end) == -1)
 		return -1;
 	if (segment_truncate(tail->segment->fd, position) == -1)
@@ -820,6 +839,7 @@ change(struct recovery *r, const struct tail *tail)
 		return -1;
 	if (settle_size(r) == -1)
 		return -1;
+	report_unread(r);
 	remove_leftovers(r);
 	return r->as_left ? 0 : force_all(r);
 }

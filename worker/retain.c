@@ -24,17 +24,40 @@ keeps_all(const struct lane *lane)
 
 /* ---- Raising the log start ---- */
 
+/* Another look at this time, unless that is now: what is due and was not begun waits for a job under way, whose end looks. */
+static void
+expect(struct worker *worker, int64_t deadline_ns)
+{
+	if (deadline_ns > worker->now_ns && deadline_ns < worker->retain_deadline_ns)
+		worker->retain_deadline_ns = deadline_ns;
+}
+
+/* One line for all that was taken out of the log since the last one. */
+static void
+tell_removed(struct lane *lane)
+{
+	if (lane->removed_segments == 0)
+		return;
+	if (lane->removed_told_ns > lane->worker->now_ns) {
+		expect(lane->worker, lane->removed_told_ns);
+		return;
+	}
+	log_info("partition %s: retention removes %" PRId64 " segment%s with %" PRId64 " bytes: the log begins at offset %" PRId64
+	    " now", lane->name, lane->removed_segments, lane->removed_segments == 1 ? "" : "s", lane->removed_bytes,
+	    partition_log_start(lane->log));
+	lane->removed_segments = lane->removed_bytes = 0;
+	lane->removed_told_ns = lane->worker->now_ns + (int64_t)REPORT_INTERVAL_S * CLOCK_NS_PER_S;
+}
+
 static void
 raised(struct lane *lane, int64_t segments, int64_t bytes)
 {
-	char more[LOG_MORE_BYTES];
-
 	/* Before any file goes: a restarted worker must know. */
 	lane_publish(lane);
 	fetch_wake_below(lane, partition_log_start(lane->log));
-	if (log_limit_pass(&lane->retention_limit, (int64_t)REPORT_INTERVAL_S * CLOCK_NS_PER_S, more))
-		log_info("partition %s: retention removes %" PRId64 " segment%s with %" PRId64 " bytes: the log begins at offset %"
-		    PRId64 " now%s", lane->name, segments, segments == 1 ? "" : "s", bytes, partition_log_start(lane->log), more);
+	lane->removed_segments += segments;
+	lane->removed_bytes += bytes;
+	tell_removed(lane);
 }
 
 static void
@@ -110,14 +133,6 @@ remove_files(struct lane *lane)
 
 /* ---- When ---- */
 
-/* What is due now and was not begun waits for a job under way, whose end looks again. */
-static void
-expect(struct worker *worker, int64_t deadline_ns)
-{
-	if (deadline_ns > worker->now_ns && deadline_ns < worker->retain_deadline_ns)
-		worker->retain_deadline_ns = deadline_ns;
-}
-
 static void
 look(struct lane *lane)
 {
@@ -127,6 +142,7 @@ look(struct lane *lane)
 		if (lane->check_ns <= lane->worker->now_ns)
 			check(lane);
 		expect(lane->worker, lane->check_ns);
+		tell_removed(lane);
 	}
 	remove_files(lane);
 	if (partition_retiring(lane->log))

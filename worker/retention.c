@@ -17,13 +17,14 @@ enum { RETIRE_MAX = 256 };	/* files of one job, however quick the disk is */
 
 struct partition_retire {
 	int dir_fd;
-	int64_t bases[RETIRE_MAX];	/* oldest first */
+	int64_t bases[RETIRE_MAX];	/* oldest first; one that was doomed again may stand anywhere */
 	size_t count;
 	size_t sealed_count;		/* segments that stay */
 	struct segment *closing;	/* by next; each with its last reference */
 
 	size_t done;		/* of them are unlinked, and the directory is forced behind each */
 	int error;		/* errno of what came next; 0 = none */
+	int note_error;		/* errno of noting it; 0 = none */
 	bool force_failed;
 };
 
@@ -123,6 +124,13 @@ doom(struct partition *p, size_t count)
 	p->sealed_count -= count;
 	memmove(p->sealed, p->sealed + count, p->sealed_count * sizeof(*p->sealed));
 	return 0;
+}
+
+void
+partition_doom_again(struct partition *p, int64_t base)
+{
+	if (reserve_doomed(p, 1) == 0)
+		p->doomed[p->doomed_count++] = base;
 }
 
 int64_t
@@ -225,11 +233,21 @@ unlink_one(struct partition_retire *retire, int dir_fd, int64_t base)
 	return -1;
 }
 
-/* What is missing from the front of a log is then known to have been removed. Of no consequence when it fails. */
+/*
+ * What is missing from the front of a log is then known to have been removed. Should that fail the next start may miss it; but
+ * no disk fills up for a list.
+ */
 static void
-note_start(const struct partition_retire *retire, int dir_fd)
+note_start(struct partition_retire *retire, int dir_fd)
 {
-	if (sealed_list_note_start(dir_fd, retire->bases[retire->count - 1] + 1) == 0)
+	int64_t youngest = retire->bases[0];
+
+	for (size_t i = 1; i < retire->count; i++)
+		if (retire->bases[i] > youngest)
+			youngest = retire->bases[i];
+	if (sealed_list_note_start(dir_fd, youngest + 1) == -1)
+		retire->note_error = errno;
+	else
 		sealed_list_trim(dir_fd, retire->sealed_count);
 }
 
@@ -279,6 +297,7 @@ partition_retire_finish(struct partition *p, struct partition_retire *retire, bo
 	if (retire->force_failed)
 		p->unlinks_unsure = true;
 	*force_failed = retire->force_failed;
+	partition_note_cache(p, SEALED_LIST_NAME, retire->note_error);
 	free(retire);
 	errno = error;
 	return error == 0 ? 0 : -1;

@@ -157,7 +157,8 @@ seal_active(struct partition_roll *roll)
 		errno = EIO;
 		return lost(roll);
 	}
-	if (file_bytes != active->bytes && segment_truncate(active->fd, active->bytes) == -1)
+	/* What is allocated ahead may lie behind the file's size, when that was cut meanwhile: the same size again frees it. */
+	if ((file_bytes != active->bytes || roll->full_bytes > 0) && segment_truncate(active->fd, active->bytes) == -1)
 		return failed(roll);
 	roll->trimmed = true;
 	return syscalls.fdatasync(active->fd) == -1 ? lost(roll) : 0;

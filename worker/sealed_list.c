@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -116,6 +117,21 @@ sealed_list_inside(const struct sealed_list *list, int64_t offset)
 	return entry != NULL && entry->base < offset && offset < entry->end ? entry : NULL;
 }
 
+void
+sealed_list_allow_for(struct sealed_list *list, int64_t stray_bytes, int64_t first)
+{
+	if (stray_bytes >= ENTRY_BYTES && first > list->log_start)
+		list->log_start = first;
+}
+
+bool
+sealed_list_holds(const struct sealed_list *list, int64_t base, int64_t end, int64_t bytes)
+{
+	const struct sealed_entry *entry = sealed_list_find(list, base);
+
+	return entry != NULL && entry->end == end && entry->bytes == bytes;
+}
+
 /* ---- reading ---- */
 
 /* Decodes an entry. False: these bytes are none. */
@@ -210,6 +226,12 @@ sealed_list_read(int dir_fd, struct sealed_list *list, int64_t *stray_bytes)
 
 /* ---- writing ---- */
 
+/*
+ * What is added goes behind what is there, and a list written anew takes the old one's place: what another thread adds meanwhile
+ * would be lost. A roll and a removal by retention are jobs of one partition that run side by side. Held for no force.
+ */
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
+
 static int
 write_new(int dir_fd, const uint8_t *bytes, size_t size)
 {
@@ -228,8 +250,8 @@ write_new(int dir_fd, const uint8_t *bytes, size_t size)
 	return -1;
 }
 
-int
-sealed_list_write(int dir_fd, const struct sealed_list *list)
+static int
+write_all(int dir_fd, const struct sealed_list *list)
 {
 	const struct sealed_entry start = { .base = list->log_start, .end = list->log_start };
 	uint8_t *bytes = malloc(HEADER_BYTES + (list->count + 1) * ENTRY_BYTES);
@@ -265,8 +287,8 @@ write_behind(int fd, const uint8_t *bytes, size_t size)
 	return segment_write(fd, bytes, size, file_bytes - (file_bytes - HEADER_BYTES) % ENTRY_BYTES);
 }
 
-int
-sealed_list_append(int dir_fd, const struct sealed_entry *entries, size_t count)
+static int
+append_entries(int dir_fd, const struct sealed_entry *entries, size_t count)
 {
 	uint8_t *bytes = malloc(HEADER_BYTES + count * ENTRY_BYTES);
 	uint8_t *p;
@@ -292,8 +314,8 @@ sealed_list_append(int dir_fd, const struct sealed_entry *entries, size_t count)
 	return error == 0 ? 0 : -1;
 }
 
-int
-sealed_list_trim(int dir_fd, size_t sealed)
+static int
+trim(int dir_fd, size_t sealed)
 {
 	struct sealed_list list;
 	int fd = segment_open_regular(dir_fd, SEALED_LIST_NAME, O_RDONLY);
@@ -308,9 +330,56 @@ sealed_list_trim(int dir_fd, size_t sealed)
 		return 0;
 	if (sealed_list_read(dir_fd, &list, NULL) == -1)
 		return -1;
-	done = sealed_list_write(dir_fd, &list);
+	done = write_all(dir_fd, &list);
 	sealed_list_free(&list);
 	return done;
+}
+
+int
+sealed_list_write(int dir_fd, const struct sealed_list *list)
+{
+	int done;
+
+	pthread_mutex_lock(&writing);
+	done = write_all(dir_fd, list);
+	pthread_mutex_unlock(&writing);
+	return done;
+}
+
+int
+sealed_list_append(int dir_fd, const struct sealed_entry *entries, size_t count)
+{
+	int done;
+
+	pthread_mutex_lock(&writing);
+	done = append_entries(dir_fd, entries, count);
+	pthread_mutex_unlock(&writing);
+	return done;
+}
+
+int
+sealed_list_trim(int dir_fd, size_t sealed)
+{
+	int done;
+
+	pthread_mutex_lock(&writing);
+	done = trim(dir_fd, sealed);
+	pthread_mutex_unlock(&writing);
+	return done;
+}
+
+static int
+force(int dir_fd)
+{
+	int fd = segment_open_regular(dir_fd, SEALED_LIST_NAME, O_RDONLY);
+	int error;
+
+	if (fd == -1)
+		return -1;
+	error = syscalls.fdatasync(fd) == -1 ? errno : 0;
+	close(fd);
+	errno = error;
+	return error == 0 ? 0 : -1;
 }
 
 int
@@ -318,5 +387,7 @@ sealed_list_note_start(int dir_fd, int64_t log_start)
 {
 	const struct sealed_entry start = { .base = log_start, .end = log_start };
 
-	return sealed_list_append(dir_fd, &start, 1);
+	if (sealed_list_append(dir_fd, &start, 1) == 0 && force(dir_fd) == 0)
+		return 0;
+	return syscalls.unlink(dir_fd, SEALED_LIST_NAME) == 0 || errno == ENOENT ? 0 : -1;
 }

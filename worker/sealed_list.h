@@ -1,8 +1,11 @@
 /*
  * The list of a partition's sealed segments, so that start-up opens none of them and still sees what is missing or has
  * another size. A cache: the directory tells what is there, the list what was. It grows by an entry for each segment that
- * is sealed, written behind the force of the next one's name and never forced itself; it is rewritten when most of it has
+ * is sealed, written behind the force of the next one's name and not forced itself; it is rewritten when most of it has
  * become stale, or when it is found damaged. An entry is overtaken by a later one that lies below its end.
+ *
+ * What it knows and the directory does not have is damage, unless retention has noted that it removes it. That note is
+ * forced ahead of the removal: also after a power cut nobody takes for damage what retention has done.
  *
  *   sealed.list    header | entry | entry | ...                  integers are big-endian
  *
@@ -11,6 +14,8 @@
  *
  * An entry whose end is its base and which has no bytes is no segment: retention has removed what lies below it.
  * The sums are CRC-32C.
+ *
+ * Any threads may write to it at once; a start reads it while nobody does.
  */
 #ifndef WORKER_SEALED_LIST_H
 #define WORKER_SEALED_LIST_H
@@ -60,13 +65,32 @@ const struct sealed_entry *sealed_list_find(const struct sealed_list *list, int6
 /* The entry with base < offset < end, or NULL. */
 const struct sealed_entry *sealed_list_inside(const struct sealed_list *list, int64_t offset);
 
+/* Is the entry's segment one that retention has noted to remove? */
+static inline bool
+sealed_list_retired(const struct sealed_list *list, const struct sealed_entry *entry)
+{
+	return entry->base < list->log_start;
+}
+
+/*
+ * What stands behind the valid prefix may hide notes of retention: then nothing is missed of what lies ahead of `first`, the
+ * first segment that is there. A part of an entry hides none: it has never been written whole.
+ */
+void sealed_list_allow_for(struct sealed_list *list, int64_t stray_bytes, int64_t first);
+
+/* Was that segment sealed, as it is? Then there was one behind it. */
+bool sealed_list_holds(const struct sealed_list *list, int64_t base, int64_t end, int64_t bytes);
+
 /* Adds to the list in memory what is newer than all of it. Returns 0, or -1 with errno ENOMEM. */
 int sealed_list_add(struct sealed_list *list, const struct sealed_entry *entry);
 
 /* Adds entries to the file; begins one where there is none. Returns 0, or -1 with errno. */
 int sealed_list_append(int dir_fd, const struct sealed_entry *entries, size_t count);
 
-/* Notes, ahead of their removal, that the segments below `log_start` are retired. Returns 0, or -1 with errno. */
+/*
+ * Notes, ahead of their removal, that the segments below `log_start` are retired, and forces that. A list to which that
+ * cannot be added is removed, since it would miss them. Returns 0, or -1 with errno: not even that could be done.
+ */
 int sealed_list_note_start(int dir_fd, int64_t log_start);
 
 /* Writes the file anew without what is stale in it, if that is most of it: there are `sealed` segments. Returns 0, or -1

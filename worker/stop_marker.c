@@ -176,15 +176,19 @@ is_stale(const char *name, int worker_count)
 	return strcmp(name, again) == 0;
 }
 
-/* Returns true when it was there and is gone. */
-static bool
+/* Returns 0, or -1 with errno: ENOENT, there is none. */
+static int
 remove_marker(int data_fd, const char *name)
 {
+	int error;
+
 	if (syscalls.unlink(data_fd, name) == 0)
-		return true;
-	if (errno != ENOENT)
-		log_warning("%s: cannot remove it: %s; remove it by hand", name, strerror(errno));
-	return false;
+		return 0;
+	error = errno;
+	if (error != ENOENT)
+		log_warning("%s: cannot remove it: %s; what it says is not believed. Remove it by hand", name, strerror(error));
+	errno = error;
+	return -1;
 }
 
 /* Removes the markers of workers that do not exist. Returns true when there was one. */
@@ -203,7 +207,7 @@ remove_stale(int data_fd, int worker_count)
 	}
 	while ((entry = readdir(dir)) != NULL)
 		if (is_stale(entry->d_name, worker_count))
-			removed = remove_marker(data_fd, entry->d_name) || removed;
+			removed = remove_marker(data_fd, entry->d_name) == 0 || removed;
 	closedir(dir);
 	return removed;
 }
@@ -217,7 +221,10 @@ stop_marker_take(struct stop_marker *marker, int data_fd, int worker, int worker
 	*marker = (struct stop_marker){ 0 };
 	marker_name(name, worker);
 	read_marker(marker, data_fd, name);
-	removed = remove_marker(data_fd, name);
+	removed = remove_marker(data_fd, name) == 0;
+	/* It would speak of these logs after they have been written to. */
+	if (!removed && errno != ENOENT)
+		stop_marker_free(marker);
 	removed = remove_stale(data_fd, worker_count) || removed;
 	if (removed && syscalls.fsync(data_fd) == -1) {
 		/* It could come back, and speak of logs that have been written meanwhile: their times will tell. */

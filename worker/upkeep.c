@@ -253,6 +253,8 @@ partition_upkeep_finish(struct partition *p, struct partition_upkeep *upkeep)
 		p->write_back_position = upkeep->write_back_position + upkeep->write_back_bytes;
 	if (upkeep->make_room && upkeep->room_error == 0)
 		take_room(p, upkeep);
+	if (upkeep->make_room && upkeep->room_error != 0)
+		partition_fail_if_cut(p);
 	if (error != 0 && !harmless(error)) {
 		errno = error;
 		partition_fail(p);
