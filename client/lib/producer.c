@@ -1,5 +1,6 @@
 /*
- * The producer as a whole: options, the turns in which everything happens, flush, close and free. producer_state.h tells what is where.
+ * The producer as a whole: options, the turns in which everything happens, flush, close and free. producer_state.h tells
+ * what is where.
  */
 #include "client/lib/producer.h"
 
