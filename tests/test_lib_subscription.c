@@ -309,7 +309,8 @@ END_TEST
 
 START_TEST(what_is_not_there_is_final)
 {
-	static const int32_t three = 3;
+	static const int32_t some[] = { 0, 1, 3 };
+	int connections;
 
 	begin(3, true, _i);
 	subscribing_open(&by, fake.address, "nothing");
@@ -317,9 +318,14 @@ START_TEST(what_is_not_there_is_final)
 	ck_assert_str_eq(by.error.topic, "nothing");
 	subscribing_close(&by);
 	subscribing_init(&by, _i);
-	by.options.partitions = &three;
-	by.options.partition_count = 1;
+	by.options.partitions = some;
+	by.options.partition_count = 3;
+	connections = count(&fake.connections);
 	open_it();
+	/* What is there is not asked for while nobody looks. */
+	for (int turns = 0; turns < 10; turns++)
+		lb_source_poll(lb_subscription_source(by.subscription), 10);
+	ck_assert_int_eq(count(&fake.connections), connections + 1);
 	ck_assert_int_eq(subscribing_until_stop(&by), LB_UNKNOWN_TOPIC_OR_PARTITION);
 	ck_assert_int_eq(by.error.partition, 3);
 	end();
