@@ -57,7 +57,10 @@ const char *framing_problem(const struct framing_reader *reader);
 
 enum { FRAMING_OVERHEAD_BYTES = 4 };
 
-/* Writes a record the way `framing` (other than jsonl) has it: at most size + FRAMING_OVERHEAD_BYTES bytes. Returns the byte behind. */
+/*
+ * Writes a record the way `framing` (other than jsonl) has it: at most size + FRAMING_OVERHEAD_BYTES bytes. Returns the byte
+ * behind.
+ */
 uint8_t *framing_put(uint8_t *to, enum framing framing, const uint8_t *payload, size_t size);
 
 #endif

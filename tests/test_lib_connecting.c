@@ -11,9 +11,11 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "client/lib/watch.h"
 #include "tests/completions.h"
 #include "tests/peer.h"
 #include "tests/resolver.h"
@@ -244,6 +246,45 @@ START_TEST(a_full_backlog_of_a_unix_socket_is_waited_for)
 }
 END_TEST
 
+/* As producers and subscriptions hold their connections: also one that has no descriptor to wait for, once more after another. */
+START_TEST(an_epoll_set_follows_a_connection)
+{
+	int epoll_fd = epoll_create1(EPOLL_CLOEXEC), fillers[2];
+	struct epoll_event event = { 0 };
+	struct lb_watch watch;
+	struct peer local;
+
+	lb_watch_init(&watch, epoll_fd);
+	open_at(peer.address, 30000);
+	ck_assert(lb_watch_follow(&watch, connection, &watch));
+	ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 30000), 1);
+	lb_watch_end(&watch);
+	ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+	lb_connection_free(connection);
+	peer_stop(&peer);
+	peer_listen_unix(&local, socket_path);
+	peer = local;
+	peer_fill_backlog(&peer, fillers);
+	open_at(peer.address, 30000);
+	ck_assert(lb_watch_follow(&watch, connection, &watch));
+	ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+	close(accept4(peer.listener, NULL, NULL, SOCK_CLOEXEC));
+	while (!lb_connection_is_open(connection))
+		lb_source_poll(lb_connection_source(connection), 1000);
+	ck_assert(lb_watch_follow(&watch, connection, &watch));
+	ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+	peer_stop(&peer);
+	ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 30000), 1);
+	ck_assert_ptr_eq(event.data.ptr, &watch);
+	while (lb_connection_failure(connection) == NULL)
+		lb_source_poll(lb_connection_source(connection), 1000);
+	ck_assert(lb_watch_follow(&watch, connection, &watch));
+	ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+	lb_connection_free(connection);
+	close(epoll_fd);
+}
+END_TEST
+
 /* ---- failures ---- */
 
 START_TEST(a_refused_connect_is_told_with_its_address)
@@ -369,6 +410,7 @@ connecting_suite(void)
 	tcase_add_test(core, an_address_that_is_silent_is_given_up);
 	tcase_add_test(core, silence_everywhere_ends_with_the_deadline);
 	tcase_add_test(core, a_full_backlog_of_a_unix_socket_is_waited_for);
+	tcase_add_test(core, an_epoll_set_follows_a_connection);
 	tcase_add_test(core, a_refused_connect_is_told_with_its_address);
 	tcase_add_test(core, a_unix_socket_that_is_not_there_is_told);
 	tcase_add_test(core, a_connection_to_itself_is_none);

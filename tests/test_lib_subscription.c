@@ -309,7 +309,8 @@ END_TEST
 
 START_TEST(what_is_not_there_is_final)
 {
-	static const int32_t three = 3;
+	static const int32_t some[] = { 0, 1, 3 };
+	int connections;
 
 	begin(3, true, _i);
 	subscribing_open(&by, fake.address, "nothing");
@@ -317,9 +318,14 @@ START_TEST(what_is_not_there_is_final)
 	ck_assert_str_eq(by.error.topic, "nothing");
 	subscribing_close(&by);
 	subscribing_init(&by, _i);
-	by.options.partitions = &three;
-	by.options.partition_count = 1;
+	by.options.partitions = some;
+	by.options.partition_count = 3;
+	connections = count(&fake.connections);
 	open_it();
+	/* What is there is not asked for while nobody looks. */
+	for (int turns = 0; turns < 10; turns++)
+		lb_source_poll(lb_subscription_source(by.subscription), 10);
+	ck_assert_int_eq(count(&fake.connections), connections + 1);
 	ck_assert_int_eq(subscribing_until_stop(&by), LB_UNKNOWN_TOPIC_OR_PARTITION);
 	ck_assert_int_eq(by.error.partition, 3);
 	end();
@@ -459,6 +465,27 @@ START_TEST(silence_is_given_up)
 	open_it();
 	ck_assert_int_eq(subscribing_until_stop(&by), LB_TIMED_OUT);
 	end();
+}
+END_TEST
+
+/* A seek behind that begins anew: the broker has as long to come back. */
+START_TEST(C09_a_seek_when_the_broker_was_given_up)
+{
+	int64_t begun;
+
+	begin(1, true, _i);
+	append(0, 5, 30);
+	by.options.give_up_ms = 300;
+	open_it();
+	subscribing_until(&by, 5);
+	fake_stop(&fake);
+	ck_assert_int_eq(subscribing_until_stop(&by), LB_CANNOT_CONNECT);
+	begun = wire_now_ms();
+	subscribing_seek(&by, 0, 5);
+	ck_assert_int_eq(subscribing_until_stop(&by), LB_CANNOT_CONNECT);
+	ck_assert_int_ge(wire_now_ms() - begun, 300);
+	ck_assert_int_eq(lb_subscription_position(by.subscription, 0), 5);
+	subscribing_close(&by);
 }
 END_TEST
 
@@ -1079,6 +1106,7 @@ suite(void)
 	tcase_add_loop_test(tc, C09_lost_again_and_again, 1, 2);
 	tcase_add_test(tc, nobody_listens);
 	tcase_add_loop_test(tc, silence_is_given_up, 1, 2);
+	tcase_add_loop_test(tc, C09_a_seek_when_the_broker_was_given_up, 0, 2);
 	tcase_add_loop_test(tc, what_is_no_answer_is_final, 0, 2);
 	tcase_add_loop_test(tc, a_topic_that_grows, 0, 2);
 	tcase_add_loop_test(tc, A15_requests_grow_for_a_larger_record, 0, 2);

@@ -3,10 +3,9 @@
  * operation's. What else completes meanwhile calls back as ever, and may free the connection: then this operation
  * completes by that.
  */
-#include <poll.h>
-
 #include "client/lib/connection_state.h"
 #include "client/lib/error.h"
+#include "client/lib/wait.h"
 
 struct call {
 	struct lb_connection *connection;
@@ -33,10 +32,7 @@ await(struct call *call)
 	lb_source_enter(&connection->source);
 	lb_connection_turn(connection);
 	while (!call->over) {
-		struct lb_wants wants = lb_connection_wants(connection);
-		struct pollfd fd = { .fd = wants.fd, .events = wants.events };
-
-		poll(&fd, 1, wants.timeout_ms);
+		lb_wait_for(&connection->source, -1);
 		lb_connection_turn(connection);
 	}
 	lb_source_leave(&connection->source);

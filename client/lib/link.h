@@ -1,6 +1,6 @@
 /*
- * A link: the producer's way to one group of the broker's partitions, which is a connection while there is one. Knows how it is opened,
- * lost and opened again; not what is sent on it.
+ * A link: the producer's way to one group of the broker's partitions, which is a connection while there is one. Knows how
+ * it is opened, lost and opened again; not what is sent on it.
  */
 #ifndef CLIENT_LIB_LINK_H
 #define CLIENT_LIB_LINK_H

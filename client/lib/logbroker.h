@@ -385,8 +385,9 @@ typedef void lb_receipt_cb(void *context, const struct lb_receipt *receipt, cons
 enum { LB_ANY_PARTITION = -1 };
 
 /*
- * Sending accepts, or refuses with an error, and never waits. A full batch goes to the connection at once; what comes of it is told by the
- * next processing. Also inside callbacks, except while the producer is being closed or freed (LB_CLOSED).
+ * Sending accepts, or refuses with an error, and never waits (but for a host's name, where a full batch opens a connection). A full
+ * batch goes to the connection at once; what comes of it is told by the next processing. Also inside callbacks, except while
+ * the producer is being closed or freed (LB_CLOSED).
  *
  * One record: to lb_partition_of_key of its key, or round robin without one (key NULL; a key of 0 bytes is a key).
  * The key only chooses; it is not sent. The payload is copied. done NULL: only the totals tell. LB_INVALID_ARGUMENT: it is empty,
@@ -411,7 +412,8 @@ enum lb_code lb_topic_send_batch(struct lb_topic *topic, int32_t partition, cons
 /*
  * Reads all partitions of a topic, or some, each over a connection of its own. Order holds within a partition; partitions
  * with something to deliver take turns. The position is yours: every batch names it, the broker keeps none.
- * While a batch waits to be handled its partition has asked for one more at most: memory is bounded by two answers per partition.
+ * While a batch waits to be handled its partition has asked for one more at most: memory is bounded by three answers per partition, the
+ * third being the room that the next one is received into.
  *
  * A lost connection is opened again, with back-off, and goes on from the position (also from a start at latest: that is resolved once).
  * A broker that answers STORAGE_FAILURE is asked again for 10 s: a failed partition comes back, damage does not. When a
@@ -503,7 +505,7 @@ struct lb_subscription_options lb_subscription_defaults(void);
  */
 enum lb_code lb_subscription_open(struct lb_subscription **subscription, const char *address, const char *topic,
     const struct lb_subscription_options *options, struct lb_error *error);
-/* NULL is allowed. Inside the handler: that batch is not saved. */
+/* NULL is allowed. A batch that is with the handler, or out by lb_subscription_next, is not saved. */
 void lb_subscription_free(struct lb_subscription *subscription);
 struct lb_source *lb_subscription_source(struct lb_subscription *subscription);
 
@@ -516,8 +518,8 @@ enum lb_code lb_subscription_next(struct lb_subscription *subscription, int time
     struct lb_error *error);
 
 /*
- * Goes on from `offset` in that partition, also after a stop. Inside the handler, or while lb_subscription_next's batch
- * is out: takes the place of that batch's next offset and is what is saved.
+ * Goes on from `offset` in that partition, also after a stop (where the broker was given up: for give_up_ms anew). Inside the handler,
+ * or while lb_subscription_next's batch is out: takes the place of that batch's next offset and is what is saved.
  */
 enum lb_code lb_subscription_seek(struct lb_subscription *subscription, int32_t partition, int64_t offset, struct lb_error *error);
 /* The next offset to be delivered; -1: not known yet, or no such partition. */

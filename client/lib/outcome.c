@@ -1,6 +1,6 @@
 /*
- * Outcomes: see outcome.h. A bundle whose time has passed is settled while a connection has its frame yet; it is recycled when both are
- * done with it.
+ * Outcomes: see outcome.h. A bundle whose time has passed is settled while a connection has its frame yet; it is recycled
+ * when both are done with it.
  */
 #include "client/lib/outcome.h"
 

@@ -81,6 +81,21 @@ place(struct lb_subscription *subscription, const struct lb_metadata *metadata, 
 	}
 }
 
+/* Are those that were asked for there? Seen to ahead of all else: readers without a place would ask for theirs. */
+static bool
+has_partitions(struct lb_subscription *subscription, const struct lb_topic_metadata *topic)
+{
+	for (size_t i = 0; i < subscription->options.partition_count; i++) {
+		int32_t partition = subscription->options.partitions[i];
+
+		if (partition >= topic->partition_count) {
+			fail(subscription, LB_UNKNOWN_TOPIC_OR_PARTITION, partition, "the topic has no such partition");
+			return false;
+		}
+	}
+	return true;
+}
+
 /* Readers for the partitions from the n-th that is wanted on. */
 static bool
 add_readers(struct lb_subscription *subscription, const struct lb_topic_metadata *topic, size_t n)
@@ -91,10 +106,6 @@ add_readers(struct lb_subscription *subscription, const struct lb_topic_metadata
 	for (; n < count; n++) {
 		int32_t partition = partitions != NULL ? partitions[n] : (int32_t)n;
 
-		if (partition >= topic->partition_count) {
-			fail(subscription, LB_UNKNOWN_TOPIC_OR_PARTITION, partition, "the topic has no such partition");
-			return false;
-		}
 		if (n == 0)
 			subscription->readers[0]->cursor.partition = partition;
 		else if (lb_placing_add(subscription, partition) == NULL) {
@@ -112,7 +123,7 @@ take_topic(struct lb_subscription *subscription, const struct lb_metadata *metad
 	bool all = subscription->options.partitions == NULL && subscription->options.stop != LB_STOP_AT_WATERMARK;
 
 	if (!subscription->placed) {
-		if (!add_readers(subscription, topic, 0))
+		if (!has_partitions(subscription, topic) || !add_readers(subscription, topic, 0))
 			return;
 		subscription->placed = true;
 		place(subscription, metadata, topic, subscription->options.start);

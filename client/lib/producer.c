@@ -1,5 +1,6 @@
 /*
- * The producer as a whole: options, the turns in which everything happens, flush, close and free. producer_state.h tells what is where.
+ * The producer as a whole: options, the turns in which everything happens, flush, close and free. producer_state.h tells
+ * what is where.
  */
 #include "client/lib/producer.h"
 
@@ -126,14 +127,6 @@ process(struct lb_source *source)
 		send_due(producer, clock_now_ns());
 }
 
-static int
-sooner_ms(int a_ms, int b_ms)
-{
-	if (a_ms < 0 || b_ms < 0)
-		return a_ms < 0 ? b_ms : a_ms;
-	return a_ms < b_ms ? a_ms : b_ms;
-}
-
 static struct lb_wants
 wants(const struct lb_source *source)
 {
@@ -150,9 +143,9 @@ wants(const struct lb_source *source)
 		wants.timeout_ms = lb_wait_ms(oldest->begun_ns +
 		    (int64_t)producer->options.delivery_timeout_ms * CLOCK_NS_PER_MS, now_ns);
 	if (due_ns != INT64_MAX)
-		wants.timeout_ms = sooner_ms(wants.timeout_ms, lb_wait_ms(due_ns, now_ns));
+		wants.timeout_ms = lb_wait_sooner_ms(wants.timeout_ms, lb_wait_ms(due_ns, now_ns));
 	for (const struct lb_link *link = producer->links; link != NULL; link = link->next)
-		wants.timeout_ms = sooner_ms(wants.timeout_ms, lb_link_timeout_ms(link, now_ns));
+		wants.timeout_ms = lb_wait_sooner_ms(wants.timeout_ms, lb_link_timeout_ms(link, now_ns));
 	return wants;
 }
 
@@ -283,10 +276,8 @@ static bool
 wait_turn(struct lb_producer *producer, int64_t deadline_ns)
 {
 	int left_ms = lb_wait_ms(deadline_ns, clock_now_ns());
-	struct lb_wants now = wants(&producer->source);
-	struct pollfd fd = { .fd = now.fd, .events = now.events };
 
-	poll(&fd, 1, sooner_ms(now.timeout_ms, left_ms));
+	lb_wait_for(&producer->source, left_ms);
 	process(&producer->source);
 	return left_ms > 0;
 }

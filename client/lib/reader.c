@@ -375,6 +375,9 @@ lb_reader_seek(struct lb_reader *reader, int64_t offset, bool batch_out)
 	reader->replaced = batch_out;
 	if (reader->asked != LB_ASK_NOTHING)
 		lb_reader_close(reader);
+	/* What was given up is tried anew, for as long. */
+	if (reader->cursor.state == LB_CURSOR_FAILED)
+		reader->down_since_ns = clock_now_ns();
 	lb_cursor_seek(&reader->cursor, offset);
 }
 

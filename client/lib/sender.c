@@ -1,8 +1,8 @@
 /*
  * Turns, answers, returns: see sender.h.
  *
- * A partition's bundles stand in one list, from accepted to settled. Those that a connection has are the first of it, `unsent` points
- * behind them; what a lost connection gives back is in its place already, so that nothing is overtaken.
+ * A partition's bundles stand in one list, from accepted to settled. Those that a connection has are the first of it,
+ * `unsent` points behind them; what a lost connection gives back is in its place already, so that nothing is overtaken.
  */
 #include "client/lib/sender.h"
 

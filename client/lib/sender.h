@@ -7,7 +7,10 @@
 
 #include "client/lib/producer_state.h"
 
-/* Something of the partition has changed: what it has to send, what is in flight, its home. It stands in its link's turn or not. */
+/*
+ * Something of the partition has changed: what it has to send, what is in flight, its home. It stands in its link's turn
+ * or not.
+ */
 void lb_sender_update(struct lb_partition *partition);
 /* The open bundle is complete: it takes no more records and can be sent. */
 void lb_sender_close(struct lb_bundle *bundle);

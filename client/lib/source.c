@@ -3,7 +3,7 @@
  */
 #include "client/lib/source.h"
 
-#include <poll.h>
+#include "client/lib/wait.h"
 
 void
 lb_source_init(struct lb_source *source, const struct lb_source_kind *kind)
@@ -88,15 +88,8 @@ lb_source_process(struct lb_source *source)
 void
 lb_source_poll(struct lb_source *source, int timeout_ms)
 {
-	struct lb_wants wants = lb_source_wants(source);
-	struct pollfd fd = { .fd = wants.fd, .events = wants.events };
-
 	if (source->depth > 0)
 		return;
-	if (timeout_ms < 0)
-		timeout_ms = 0;
-	if (wants.timeout_ms >= 0 && wants.timeout_ms < timeout_ms)
-		timeout_ms = wants.timeout_ms;
-	poll(&fd, 1, timeout_ms);
+	lb_wait_for(source, timeout_ms < 0 ? 0 : timeout_ms);
 	lb_source_process(source);
 }

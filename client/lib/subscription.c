@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "client/lib/error.h"
+#include "client/lib/wait.h"
 #include "common/clock.h"
 
 enum { EVENTS = 64 };
@@ -45,7 +46,7 @@ wants(const struct lb_source *source)
 {
 	const struct lb_subscription *subscription = (const struct lb_subscription *)source;
 	struct lb_wants wanted = { .fd = subscription->setting.epoll_fd, .events = POLLIN, .timeout_ms = -1 };
-	int64_t now_ns = clock_now_ns(), due_ns = INT64_MAX, wait_ms;
+	int64_t now_ns = clock_now_ns(), due_ns = INT64_MAX;
 
 	if (may_deliver(subscription) && lb_turns_any(subscription)) {
 		wanted.timeout_ms = 0;
@@ -57,10 +58,8 @@ wants(const struct lb_source *source)
 		if (reader_due_ns < due_ns)
 			due_ns = reader_due_ns;
 	}
-	if (due_ns == INT64_MAX)
-		return wanted;
-	wait_ms = due_ns <= now_ns ? 0 : (due_ns - now_ns - 1) / CLOCK_NS_PER_MS + 1;
-	wanted.timeout_ms = wait_ms > INT32_MAX ? INT32_MAX : (int)wait_ms;
+	if (due_ns < INT64_MAX)
+		wanted.timeout_ms = lb_wait_ms(due_ns, now_ns);
 	return wanted;
 }
 
@@ -303,15 +302,6 @@ lb_subscription_pause(struct lb_subscription *subscription, bool paused)
 
 /* ---- lb_subscription_next ---- */
 
-static void
-wait_for_news(struct lb_subscription *subscription, int timeout_ms)
-{
-	struct lb_wants wanted = wants(&subscription->source);
-	struct pollfd fd = { .fd = wanted.fd, .events = wanted.events };
-
-	poll(&fd, 1, wanted.timeout_ms >= 0 && wanted.timeout_ms < timeout_ms ? wanted.timeout_ms : timeout_ms);
-}
-
 /* What there is at this moment; LB_TIMED_OUT: nothing. */
 static enum lb_code
 take_next(struct lb_subscription *subscription, const struct lb_batch **batch, struct lb_error *error)
@@ -337,8 +327,8 @@ lb_subscription_next(struct lb_subscription *subscription, int timeout_ms, const
     struct lb_error *error)
 {
 	int64_t deadline_ns = clock_now_ns() + (int64_t)timeout_ms * CLOCK_NS_PER_MS;
-	int64_t left_ns;
 	enum lb_code code;
+	int left_ms;
 
 	*batch = NULL;
 	if (lb_source_busy(&subscription->source) || subscription->options.handler != NULL)
@@ -347,8 +337,8 @@ lb_subscription_next(struct lb_subscription *subscription, int timeout_ms, const
 	lb_source_enter(&subscription->source);
 	lb_turns_handled(subscription);
 	while ((code = take_next(subscription, batch, error)) == LB_TIMED_OUT && !subscription->stopped &&
-	    (left_ns = deadline_ns - clock_now_ns()) > 0)
-		wait_for_news(subscription, (int)((left_ns - 1) / CLOCK_NS_PER_MS) + 1);
+	    (left_ms = lb_wait_ms(deadline_ns, clock_now_ns())) > 0)
+		lb_wait_for(&subscription->source, left_ms);
 	lb_source_leave(&subscription->source);
 	return code;
 }
