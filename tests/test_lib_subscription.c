@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "broker.h"
@@ -17,6 +19,17 @@
 
 static struct fake fake;
 static struct subscribing by;
+static bool epoll_is_full;
+
+int
+epoll_ctl(int set, int what, int fd, struct epoll_event *event)
+{
+	if (epoll_is_full && what == EPOLL_CTL_ADD) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return (int)syscall(SYS_epoll_ctl, set, what, fd, event);
+}
 
 static void
 lock(void)
@@ -1023,6 +1036,25 @@ START_TEST(quiet_while_a_fork_has_its_sockets)
 }
 END_TEST
 
+/* A descriptor that cannot be waited for: a silent subscription would wait for ever. A seek tries it again. */
+START_TEST(no_room_to_wait_in_is_told)
+{
+	begin(1, true, _i);
+	append(0, 1, 30);
+	open_it();
+	subscribing_until(&by, 1);
+	epoll_is_full = true;
+	fake_cut(&fake);
+	ck_assert_int_eq(subscribing_until_stop(&by), LB_NO_MEMORY);
+	ck_assert_msg(strstr(by.error.text, "No space") != NULL, "%s", by.error.text);
+	epoll_is_full = false;
+	append(0, 1, 30);
+	subscribing_seek(&by, 0, 1);
+	subscribing_until(&by, 2);
+	end();
+}
+END_TEST
+
 /* ---- arguments -------------------------------------------------------------------------------------------------- */
 
 static void
@@ -1125,6 +1157,7 @@ suite(void)
 	tcase_add_test(tc, C05_one_answer_ahead);
 	tcase_add_loop_test(tc, C10_a_seek_does_not_wait_for_a_held_request, 0, 2);
 	tcase_add_test(tc, waiting_is_quiet);
+	tcase_add_loop_test(tc, no_room_to_wait_in_is_told, 0, 2);
 	tcase_add_test(tc, quiet_while_a_fork_has_its_sockets);
 	tcase_add_test(tc, arguments_are_looked_at);
 	tcase_add_test(tc, seeks_that_cannot_be);

@@ -11,7 +11,8 @@
  * Errors. What can fail returns LB_OK (0) or another enum lb_code, and fills in *error unless that is NULL. Nothing is printed.
  *
  * Threads and signals. The library has no threads and touches no signals (it sends with MSG_NOSIGNAL). An object, with all
- * that was made from it, may be used by one thread at a time; different objects are independent.
+ * that was made from it, may be used by one thread at a time; different objects are independent. After a fork(2) they
+ * are one of the two processes' alone: the other neither uses nor frees them.
  *
  * Time. Milliseconds; deadlines are kept on CLOCK_MONOTONIC. No call waits for ever. Resolving a host's name is the one wait
  * that is not ours: getaddrinfo(3) has time-outs of its own (give a number, or a path, where that matters).
@@ -21,7 +22,7 @@
  *   - An operation that was accepted (the call returned LB_OK) completes exactly once; one that was refused, never.
  *   - It does not complete before the call that submitted it has returned.
  *   - Nothing is called back once an object's free function has returned: what was outstanding completes inside it,
- *     with LB_CLOSED (a PRODUCE that was sent: LB_OUTCOME_UNKNOWN).
+ *     with LB_CLOSED, or what the connection had been lost with (a PRODUCE that was sent: LB_OUTCOME_UNKNOWN).
  *   - Any object may be freed inside any callback, the one that is calling included. Its memory goes when the callback has returned.
  * Pointers that a callback is given are valid until it returns. A synchronous call inside a callback of the same object
  * (or of one it was made from) is refused with LB_INVALID_ARGUMENT.
@@ -272,7 +273,8 @@ struct lb_fetch {
 
 /*
  * Synchronous calls. They wait for this operation's answer, at most timeout_ms (a FETCH: max_wait_ms more), and process what else happens
- * on the connection meanwhile. With LB_ACK_NONE lb_connection_produce returns when the request has been handed to the kernel.
+ * on the connection meanwhile. With LB_ACK_NONE lb_connection_produce returns when the request has been handed to the kernel;
+ * its produced may be NULL.
  * fetched->payload is valid until the next call on the connection. *metadata is the caller's (lb_metadata_free); it is
  * asked for as v2, and as v1 where the broker refuses that.
  */

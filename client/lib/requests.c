@@ -78,7 +78,7 @@ refuse_fetch(const struct lb_fetch *fetch, struct lb_error *error)
 static enum lb_code
 refuse_metadata(const char *const *topics, size_t topic_count, struct lb_error *error)
 {
-	for (size_t i = 0; topics != NULL && i < topic_count; i++) {
+	for (size_t i = 0; i < topic_count; i++) {
 		if (!lb_topic_name_valid(topics[i]))
 			return refuse_topic(topics[i], error);
 	}

@@ -257,8 +257,9 @@ lb_subscription_free(struct lb_subscription *subscription)
 
 /* ---- what the application says ---- */
 
-struct lb_reader *
-lb_subscription_reader(const struct lb_subscription *subscription, int32_t partition)
+/* NULL: no such partition is subscribed to. */
+static struct lb_reader *
+find_reader(const struct lb_subscription *subscription, int32_t partition)
 {
 	for (size_t i = 0; subscription->placed && i < subscription->reader_count; i++)
 		if (subscription->readers[i]->cursor.partition == partition)
@@ -269,7 +270,7 @@ lb_subscription_reader(const struct lb_subscription *subscription, int32_t parti
 int64_t
 lb_subscription_position(const struct lb_subscription *subscription, int32_t partition)
 {
-	const struct lb_reader *reader = lb_subscription_reader(subscription, partition);
+	const struct lb_reader *reader = find_reader(subscription, partition);
 
 	return reader != NULL ? lb_reader_position(reader) : -1;
 }
@@ -277,7 +278,7 @@ lb_subscription_position(const struct lb_subscription *subscription, int32_t par
 enum lb_code
 lb_subscription_seek(struct lb_subscription *subscription, int32_t partition, int64_t offset, struct lb_error *error)
 {
-	struct lb_reader *reader = lb_subscription_reader(subscription, partition);
+	struct lb_reader *reader = find_reader(subscription, partition);
 	const char *topic = subscription->setting.topic;
 	bool known = subscription->placed && (reader == NULL || reader->cursor.state != LB_CURSOR_UNPLACED);
 

@@ -22,9 +22,6 @@ struct lb_subscription {
 	struct lb_reader *out;		/* its first batch is with the application; NULL = none is */
 };
 
-/* NULL: no such partition is subscribed to. */
-struct lb_reader *lb_subscription_reader(const struct lb_subscription *subscription, int32_t partition);
-
 /* ---- placing.c ---- */
 
 /* One more reader; NULL: no memory. */

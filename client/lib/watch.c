@@ -24,9 +24,11 @@ lb_watch_follow(struct lb_watch *watch, struct lb_connection *connection, void *
 	/* A connection has the descriptor before the one that it wants now for a turn yet. */
 	if (!same)
 		lb_watch_end(watch);
+	if (wants.fd >= 0 && epoll_ctl(watch->epoll_fd, same ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, wants.fd, &event) != 0)
+		return false;
 	watch->fd = wants.fd;
 	watch->events = wants.events;
-	return wants.fd < 0 || epoll_ctl(watch->epoll_fd, same ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, wants.fd, &event) == 0;
+	return true;
 }
 
 void
