@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "client/lib/error.h"
+#include "common/bytes.h"
 #include "common/clock.h"
 
 static const int64_t SICK_NS = INT64_C(10) * CLOCK_NS_PER_S;	/* a failed partition of the broker comes back, damage does not */
@@ -176,11 +177,18 @@ lb_cursor_found(struct lb_cursor *cursor, const struct lb_partition_metadata *fo
 
 /* ---- FETCH ---- */
 
+/* common/record.h has the drawing. */
+static size_t
+header_bytes_of(enum lb_record_format format)
+{
+	return format == LB_PLAIN ? 4 : 8;
+}
+
 /* Of a request that carries the record. */
 static size_t
 needed_bytes(const struct lb_cursor *cursor, size_t record_bytes)
 {
-	return (cursor->record_format == LB_PLAIN ? 4 : 8) + record_bytes;
+	return header_bytes_of(cursor->record_format) + record_bytes;
 }
 
 /* The first record is larger than the request: asks with as much as it needs, if that is allowed. */
@@ -344,4 +352,22 @@ lb_cursor_seek(struct lb_cursor *cursor, int64_t offset)
 	cursor->max_bytes = cursor->options->max_bytes;
 	lb_backoff_worked(&cursor->sick);
 	go_on_from(cursor, offset);
+}
+
+/* ---- batches ---- */
+
+/* Its records have been verified when it was made. */
+bool
+lb_batch_next(const struct lb_batch *batch, struct lb_record *record)
+{
+	size_t header_bytes = header_bytes_of(batch->record_format);
+	int64_t offset = record->data == NULL ? batch->base_offset : record->offset + 1;
+	const uint8_t *at = record->data == NULL ? batch->records : (const uint8_t *)record->data + record->bytes;
+
+	if (offset >= batch->next_offset)
+		return false;
+	record->offset = offset;
+	record->bytes = (size_t)bytes_get_i32(at);
+	record->data = at + header_bytes;
+	return true;
 }

@@ -23,13 +23,10 @@ static void
 on_metadata(void *context, struct lb_metadata *metadata, const struct lb_error *error)
 {
 	struct lb_topic *topic = context;
-	const struct lb_topic_metadata *found;
 
 	if (error != NULL)
 		return;
-	found = lb_metadata_find(metadata, topic->name);
-	if (found != NULL)
-		lb_groups_take(topic, found);
+	lb_groups_take(topic, lb_metadata_find(metadata, topic->name));
 	lb_metadata_free(metadata);
 }
 

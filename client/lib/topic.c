@@ -97,10 +97,10 @@ lb_topic_open(struct lb_topic **opened, struct lb_producer *producer, const char
 	code = ask(producer, name, &metadata, error);
 	if (code != LB_OK)
 		return code;
+	/* An answer without the topic, or with none of its partitions, would have been refused. */
 	found = lb_metadata_find(metadata, name);
-	if (found == NULL || found->partition_count < 1)
-		code = lb_error_set(error, LB_BAD_ANSWER, name, -1, -1, "%s: METADATA without %s", producer->address, name);
-	else if ((*opened = make_topic(producer, found)) == NULL)
+	*opened = make_topic(producer, found);
+	if (*opened == NULL)
 		code = lb_error_set(error, LB_NO_MEMORY, name, -1, -1, "no memory for %d partitions of %s", found->partition_count, name);
 	lb_metadata_free(metadata);
 	return code;
