@@ -415,7 +415,8 @@ static void
 wait_while_stalled(struct fake *fake)
 {
 	pthread_mutex_lock(&fake->mutex);
-	while (fake->faults.stalled && !fake->stopping)
+	while ((fake->faults.stalled || (fake->faults.stall_at > 0 && fake->produces >= fake->faults.stall_at)) &&
+	    !fake->stopping)
 		pthread_cond_wait(&fake->news, &fake->mutex);
 	pthread_mutex_unlock(&fake->mutex);
 }

@@ -35,7 +35,8 @@ struct fake_faults {
 	int hold_ms;			/* n > 0: a FETCH is held that long at most */
 	int keep_end;			/* n > 0: FETCH shows nothing from offset n - 1 on */
 	/* For producers that hold on; these change while they run (fake_change). */
-	bool stalled;			/* reads nothing more */
+	bool stalled;			/* reads nothing more, but the frame that it waits for if it does */
+	int stall_at;			/* n > 0: reads nothing more behind the n-th PRODUCE */
 	bool silent;			/* executes PRODUCEs and does not answer them */
 	int cut_produces;		/* that many PRODUCE answers end, with their connection, after cut_bytes */
 	int groups;			/* partition i is in group i % groups; 0: 2 */

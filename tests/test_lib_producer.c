@@ -777,10 +777,9 @@ START_TEST(producer_takes_late_answers)
 
 	options.delivery_timeout_ms = 4000;
 	start(1, &options);
+	fake_change(&fake, &(struct fake_faults){ .stall_at = 2 });
 	send_one(0, 0, 10);
 	wait_told(1);
-	/* It is reading already, and stalls behind the next one. */
-	fake_change(&fake, &(struct fake_faults){ .stalled = true });
 	send_one(0, 1, 10);
 	wait_told(2);
 	connections = fake.connections;
