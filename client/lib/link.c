@@ -12,13 +12,17 @@
 #include "client/lib/wait.h"
 #include "common/clock.h"
 
-enum { MEMORY_RETRY_MS = 10 };	/* what could be sent and was not had no memory for its operation */
+enum {
+	MEMORY_RETRY_MS = 10,	/* what could be sent and was not had no memory for its operation */
+	GROUPS_MAX = 1024,	/* as many as a broker can have; if one tells of more, they share connections, which is no error */
+};
 
 struct lb_link *
 lb_link_of_group(struct lb_producer *producer, int32_t group)
 {
 	struct lb_link *link;
 
+	group = group < GROUPS_MAX ? group : group % GROUPS_MAX;
 	for (link = producer->links; link != NULL; link = link->next) {
 		if (link->group == group)
 			return link;
