@@ -96,11 +96,24 @@ has_partitions(struct lb_subscription *subscription, const struct lb_topic_metad
 	return true;
 }
 
-/* Readers for the partitions from the n-th that is wanted on. */
+/* Readers that have been added and will get no place: they would ask for one again and again. */
+static void
+take_back(struct lb_subscription *subscription, size_t count)
+{
+	while (subscription->reader_count > count) {
+		struct lb_reader *reader = subscription->readers[--subscription->reader_count];
+
+		lb_reader_free(reader);
+		free(reader);
+	}
+}
+
+/* Readers for the partitions from the n-th that is wanted on. False: it has failed, and none is there. */
 static bool
 add_readers(struct lb_subscription *subscription, const struct lb_topic_metadata *topic, size_t n)
 {
 	const int32_t *partitions = subscription->options.partitions;
+	size_t before = subscription->reader_count;
 	size_t count = partitions != NULL ? subscription->options.partition_count : (size_t)topic->partition_count;
 
 	for (; n < count; n++) {
@@ -109,6 +122,7 @@ add_readers(struct lb_subscription *subscription, const struct lb_topic_metadata
 		if (n == 0)
 			subscription->readers[0]->cursor.partition = partition;
 		else if (lb_placing_add(subscription, partition) == NULL) {
+			take_back(subscription, before);
 			fail(subscription, LB_NO_MEMORY, partition, "out of memory");
 			return false;
 		}
