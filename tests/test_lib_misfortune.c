@@ -21,7 +21,7 @@
 #include "fakebroker.h"
 #include "subscribing.h"
 
-enum { PARTITIONS = 3, RECORDS = 20, SETTLE_TURNS = 20, NEVER = 0 };
+enum { PARTITIONS = 3, RECORDS = 20, SETTLE_TURNS = 20, NEVER = 0, MANY = 340000 };
 
 static struct fake fake;
 static struct lb_error error;
@@ -296,6 +296,83 @@ START_TEST(a_subscription_has_bad_luck)
 }
 END_TEST
 
+/* Turns until so many records have come, it stops, or far too long a time has passed. */
+static void
+deliver_until(struct lb_subscription *subscription, struct delivered *delivered, long records)
+{
+	int64_t until_ms = wire_now_ms() + 10000;
+
+	while (!delivered->over && delivered->records < records && wire_now_ms() < until_ms)
+		lb_source_poll(lb_subscription_source(subscription), 100);
+}
+
+static void
+set_partitions(int count)
+{
+	pthread_mutex_lock(&fake.mutex);
+	fake.partition_count = count;
+	pthread_mutex_unlock(&fake.mutex);
+	fake_cut(&fake);
+}
+
+/* From where it was; a partition that could not be added is looked for by the first. */
+static void
+go_on(struct lb_subscription *subscription, struct delivered *delivered)
+{
+	int32_t partition = delivered->end.partition;
+
+	ck_assert_int_eq(delivered->end.code, LB_NO_MEMORY);
+	if (lb_subscription_position(subscription, partition) < 0)
+		partition = 0;
+	ck_assert_int_eq(lb_subscription_seek(subscription, partition, delivered->next[partition], &error), LB_OK);
+	delivered->over = false;
+}
+
+/* The topic has more partitions when the connection is back, and there is no memory for one of them; later there is. */
+static void
+grow_without_memory(unsigned long n, struct delivered *delivered, unsigned long *count)
+{
+	struct lb_subscription_options options = lb_subscription_defaults();
+	struct lb_subscription *subscription;
+
+	*delivered = (struct delivered){ .batches = 2 };
+	options.handler = on_batch;
+	options.stopped = on_stopped;
+	options.context = delivered;
+	set_partitions(1);
+	ck_assert_int_eq(lb_subscription_open(&subscription, fake.address, "t", &options, &error), LB_OK);
+	deliver_until(subscription, delivered, 1);
+	set_partitions(PARTITIONS);
+	begin_no_memory(n);
+	deliver_until(subscription, delivered, PARTITIONS);
+	*count = end_no_memory();
+	if (delivered->over) {
+		go_on(subscription, delivered);
+		for (int i = 0; i < SETTLE_TURNS; i++)
+			lb_source_poll(lb_subscription_source(subscription), 10);
+		fake_cut(&fake);
+		deliver_until(subscription, delivered, PARTITIONS);
+	}
+	lb_subscription_free(subscription);
+}
+
+START_TEST(a_topic_grows_without_memory)
+{
+	struct delivered delivered;
+	unsigned long n = 0, count;
+
+	do {
+		fake_start(&fake, PARTITIONS, true);
+		for (int i = 0; i < PARTITIONS; i++)
+			fake_append(&fake, i, "record", 6);
+		grow_without_memory(++n, &delivered, &count);
+		fake_stop(&fake);
+		ck_assert_msg(delivered.records == PARTITIONS, "%lu: %ld records, %s", n, delivered.records, delivered.end.text);
+		ck_assert_msg(fake.metadatas < 3 * PARTITIONS, "%lu: asked for METADATA %d times", n, fake.metadatas);
+	} while (allocations_are_counted() && count >= n);
+}
+END_TEST
+
 /* ---- a child ---- */
 
 /* A process of the same descriptors, that does nothing with them until it is killed. */
@@ -375,18 +452,64 @@ START_TEST(a_child_holds_a_subscriptions_lost_connections)
 }
 END_TEST
 
+/* ---- an absurd broker ---- */
+
+/* The answer to the first request of a connection: as many partitions as an answer can have, each in a group of its own. */
+static void
+put_absurd_metadata(struct wire_bytes *out)
+{
+	wire_put_i32(out, 0);
+	wire_put_i32(out, 0);
+	wire_put_i16(out, 0);
+	wire_put_i32(out, 1);
+	wire_put_name(out, "t");
+	wire_put_i8(out, 1);
+	wire_put_i32(out, MANY);
+	for (int i = 0; i < MANY; i++) {
+		wire_put_i32(out, i);
+		wire_put_i64(out, 0);
+		wire_put_i64(out, 0);
+		wire_put_i32(out, i);
+	}
+	wire_set_i32(out->data, (int64_t)out->length - 4);
+}
+
+/* It took half an hour, while no call should. */
+START_TEST(a_topic_of_very_many_groups_is_opened)
+{
+	struct wire_bytes metadata = { 0 };
+	struct lb_producer *producer;
+	struct lb_topic *topic;
+
+	put_absurd_metadata(&metadata);
+	fake_start(&fake, 1, true);
+	fake.faults.raw = metadata.data;
+	fake.faults.raw_bytes = metadata.length;
+	ck_assert_int_eq(lb_producer_open(&producer, fake.address, NULL, &error), LB_OK);
+	ck_assert_msg(lb_topic_open(&topic, producer, "t", &error) == LB_OK, "%s", error.text);
+	ck_assert_int_eq(lb_topic_partition_count(topic), MANY);
+	lb_producer_free(producer);
+	fake_stop(&fake);
+	wire_bytes_free(&metadata);
+}
+END_TEST
+
 static Suite *
 misfortune_suite(void)
 {
 	Suite *suite = suite_create("lib_misfortune");
-	TCase *core = tcase_create("misfortune");
+	TCase *luck = tcase_create("luck"), *others = tcase_create("others");
 
-	tcase_set_timeout(core, 300);
-	tcase_add_loop_test(core, a_producer_has_bad_luck, 0, MISFORTUNES);
-	tcase_add_loop_test(core, a_subscription_has_bad_luck, 0, 2 * MISFORTUNES);
-	tcase_add_test(core, a_child_holds_a_producers_lost_connection);
-	tcase_add_test(core, a_child_holds_a_subscriptions_lost_connections);
-	suite_add_tcase(suite, core);
+	tcase_set_timeout(luck, 300);
+	tcase_add_loop_test(luck, a_producer_has_bad_luck, 0, MISFORTUNES);
+	tcase_add_loop_test(luck, a_subscription_has_bad_luck, 0, 2 * MISFORTUNES);
+	suite_add_tcase(suite, luck);
+	tcase_set_timeout(others, 120);
+	tcase_add_test(others, a_topic_grows_without_memory);
+	tcase_add_test(others, a_child_holds_a_producers_lost_connection);
+	tcase_add_test(others, a_child_holds_a_subscriptions_lost_connections);
+	tcase_add_test(others, a_topic_of_very_many_groups_is_opened);
+	suite_add_tcase(suite, others);
 	return suite;
 }
 

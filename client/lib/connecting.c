@@ -117,18 +117,28 @@ attempt(struct lb_connection *connection)
 	return try_connect(connection);
 }
 
+/* Not every failure is the broker's. */
+static const char *
+advice(int error)
+{
+	if (error == EMFILE || error == ENFILE)
+		return "close descriptors, or raise the limit of them";
+	return "is the broker running, and is this its address?";
+}
+
 void
 lb_connecting_begin(struct lb_connection *connection)
 {
 	size_t count = connection->addresses.count;
+	int error;
 
 	while (connection->next_address < count) {
 		if (attempt(connection))
 			return;
 	}
-	lb_connection_end(connection, LB_CANNOT_CONNECT, "cannot connect%s: %s; is the broker running, and is this its address?",
-	    count > 1 ? " to any of its addresses" : "", connection->connect_errno == ETIMEDOUT ? "no answer in time" :
-	    strerror(connection->connect_errno));
+	error = connection->connect_errno;
+	lb_connection_end(connection, LB_CANNOT_CONNECT, "cannot connect%s: %s; %s", count > 1 ? " to any of its addresses" : "",
+	    error == ETIMEDOUT ? "no answer in time" : strerror(error), advice(error));
 }
 
 /* A connect that has begun: returns false when it has failed. */
