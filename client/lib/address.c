@@ -148,8 +148,7 @@ lb_address_resolve(const char *text, struct lb_address_list *list, struct lb_err
 
 	if (problem != NULL)
 		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1,
-		    "\"%.200s\" is no broker's address: %s", text,
-		    problem);
+		    "\"%.200s\" is no broker's address: %s", text, problem);
 	return path != NULL ? resolve_unix(text, list, error) : resolve_host(text, &parts, list, error);
 }
 

@@ -43,8 +43,8 @@ static enum lb_code
 refuse_inside_callback(const struct lb_connection *connection, struct lb_error *error)
 {
 	return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1,
-	    "%.200s: a synchronous call inside a callback of the same "
-	    "connection would wait for itself; submit the operation instead", connection->address);
+	    "%.200s: a synchronous call inside a callback of the same connection would wait for itself; "
+	    "submit the operation instead", connection->address);
 }
 
 static void
@@ -84,8 +84,8 @@ on_fetched(void *context, const struct lb_fetched *fetched, const struct lb_erro
 		*(struct lb_fetched *)call->result = *fetched;
 		connection->kept = lb_connection_take_answer(connection, spare, connection->kept_bytes, &connection->kept_bytes);
 		if (connection->kept == NULL) {
-			lb_error_set(&no_memory, LB_NO_MEMORY, NULL, -1, -1,
-			    "%.200s: out of memory for an answer", connection->address);
+			lb_error_set(&no_memory, LB_NO_MEMORY, NULL, -1, -1, "%.200s: out of memory for an answer",
+			    connection->address);
 			error = &no_memory;
 		}
 	}

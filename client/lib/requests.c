@@ -20,16 +20,15 @@ refuse_topic(const char *topic, struct lb_error *error)
 	if (topic == NULL)
 		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "a topic is missing");
 	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, -1, -1,
-	    "\"%.260s\" is no topic: a name has 1 to %d characters out of "
-	    "A-Z a-z 0-9 . _ - and is neither . nor ..", topic, LB_TOPIC_NAME_MAX);
+	    "\"%.260s\" is no topic: a name has 1 to %d characters out of A-Z a-z 0-9 . _ - and is neither . nor ..", topic,
+	    LB_TOPIC_NAME_MAX);
 }
 
 static enum lb_code
 refuse_partition(const char *topic, int32_t partition, struct lb_error *error)
 {
 	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1,
-	    "topic %s: partition %d; partitions count from 0", topic,
-	    partition);
+	    "topic %s: partition %d; partitions count from 0", topic, partition);
 }
 
 static enum lb_code
@@ -42,21 +41,18 @@ refuse_produce(const char *topic, int32_t partition, enum lb_ack ack, const stru
 		return refuse_partition(topic, partition, error);
 	if (ack != LB_ACK_NONE && ack != LB_ACK_WRITTEN && ack != LB_ACK_FORCED)
 		return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1,
-		    "topic %s, partition %d: ack is %d; see enum lb_ack",
-		    topic, partition, (int)ack);
+		    "topic %s, partition %d: ack is %d; see enum lb_ack", topic, partition, (int)ack);
 	if (record_count < 1)
 		return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1,
-		    "topic %s, partition %d: a PRODUCE needs at least one "
-		    "record", topic, partition);
+		    "topic %s, partition %d: a PRODUCE needs at least one record", topic, partition);
 	for (size_t i = 0; i < record_count; i++) {
 		if (records[i].bytes < 1)
 			return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1,
-			    "topic %s, partition %d: record %zu has no bytes; "
-			    "empty records do not exist", topic, partition, i);
+			    "topic %s, partition %d: record %zu has no bytes; empty records do not exist", topic, partition, i);
 	}
 	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1,
-	    "topic %s, partition %d: %zu records make a frame above %d bytes; "
-	    "send them as several requests", topic, partition, record_count, LB_FRAME_MAX_BYTES);
+	    "topic %s, partition %d: %zu records make a frame above %d bytes; send them as several requests", topic, partition,
+	    record_count, LB_FRAME_MAX_BYTES);
 }
 
 static enum lb_code
@@ -69,10 +65,9 @@ refuse_fetch(const struct lb_fetch *fetch, struct lb_error *error)
 	if (fetch->partition < 0)
 		return refuse_partition(topic, fetch->partition, error);
 	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, fetch->partition, fetch->offset,
-	    "topic %s, partition %d: a FETCH with offset "
-	    "%lld, max_bytes %d, max_wait_ms %d, min_bytes %d; offset and max_wait_ms must be at least 0, max_bytes at "
-	    "least 1, min_bytes 0 to max_bytes", topic, fetch->partition, (long long)fetch->offset, fetch->max_bytes,
-	    fetch->max_wait_ms, fetch->min_bytes);
+	    "topic %s, partition %d: a FETCH with offset %lld, max_bytes %d, max_wait_ms %d, min_bytes %d; "
+	    "offset and max_wait_ms must be at least 0, max_bytes at least 1, min_bytes 0 to max_bytes",
+	    topic, fetch->partition, (long long)fetch->offset, fetch->max_bytes, fetch->max_wait_ms, fetch->min_bytes);
 }
 
 static enum lb_code
@@ -106,9 +101,9 @@ begin(struct lb_connection *connection, size_t frame_bytes, bool unlimited, stru
 	if (!unlimited && connection->public_outstanding > 0 &&
 	    connection->public_bytes + frame_bytes > connection->memory_bytes)
 		return lb_error_set(error, LB_WOULD_BLOCK, NULL, -1, -1,
-		    "%.200s: requests of %zu bytes wait for their answers (memory_bytes is "
-		    "%zu); submit again when one has completed", connection->address, connection->public_bytes,
-		    connection->memory_bytes);
+		    "%.200s: requests of %zu bytes wait for their answers (memory_bytes is %zu); "
+		    "submit again when one has completed",
+		    connection->address, connection->public_bytes, connection->memory_bytes);
 	new = lb_operation_new(connection);
 	if (new == NULL)
 		return lb_error_set(error, LB_NO_MEMORY, NULL, -1, -1, "%.200s: out of memory", connection->address);
@@ -121,18 +116,23 @@ begin(struct lb_connection *connection, size_t frame_bytes, bool unlimited, stru
 	new->frame = lb_block_bytes(new->block);
 	new->frame_bytes = frame_bytes;
 	new->timeout_ms = connection->timeout_ms;
-	new->context = new;
 	connection->public_bytes += frame_bytes;
 	*operation = new;
 	return LB_OK;
 }
 
+/* One whose frame and user callback are there. */
 static enum lb_code
-submit(struct operation *operation, struct lb_error *error)
+submit(struct operation *operation, enum lb_frame_kind kind, lb_answer_cb *done, void *user_context, struct lb_error *error)
 {
 	struct lb_connection *connection = operation->connection;
-	enum lb_code code = lb_connection_submit(connection, operation, error);
+	enum lb_code code;
 
+	operation->kind = kind;
+	operation->done = done;
+	operation->context = operation;
+	operation->user_context = user_context;
+	code = lb_connection_submit(connection, operation, error);
 	if (code == LB_OK)
 		connection->public_outstanding++;
 	else
@@ -163,7 +163,8 @@ finish_produce(void *context, const struct lb_answer *answer, const struct lb_er
 		explain_answer(operation, answer, &own);
 		error = &own;
 	} else if (error == NULL && answer != NULL && lb_read_produced(&produced, answer, operation->frame) != LB_OK) {
-		lb_connection_reject(operation->connection, "an answer to a PRODUCE has not the size of one, or impossible offsets");
+		lb_connection_reject(operation->connection,
+		    "an answer to a PRODUCE has not the size of one, or impossible offsets");
 		lb_operation_describe(operation, LB_OUTCOME_UNKNOWN,
 		    "its answer cannot be read; its records are in the log, or not", &own);
 		error = &own;
@@ -185,11 +186,8 @@ lb_request_produce(struct lb_connection *connection, const char *topic, int32_t 
 	if ((code = begin(connection, bytes, unlimited, &operation, error)) != LB_OK)
 		return code;
 	lb_encode_produce(operation->frame, bytes, 0, topic, partition, ack, records, record_count);
-	operation->kind = ack == LB_ACK_NONE ? LB_FRAME_UNANSWERED : LB_FRAME_PRODUCE;
-	operation->done = finish_produce;
 	operation->user.produced = done;
-	operation->user_context = context;
-	return submit(operation, error);
+	return submit(operation, ack == LB_ACK_NONE ? LB_FRAME_UNANSWERED : LB_FRAME_PRODUCE, finish_produce, context, error);
 }
 
 enum lb_code
@@ -214,7 +212,8 @@ finish_fetch(void *context, const struct lb_answer *answer, const struct lb_erro
 		explain_answer(operation, answer, &own);
 		error = &own;
 	} else if (error == NULL && lb_read_fetched(&fetched, answer, operation->frame) != LB_OK) {
-		lb_connection_reject(operation->connection, "an answer to a FETCH has other lengths than one, or more than was asked for");
+		lb_connection_reject(operation->connection,
+		    "an answer to a FETCH has other lengths than one, or more than was asked for");
 		lb_operation_describe(operation, LB_BAD_ANSWER, "its answer cannot be read; is it a logbroker's port?", &own);
 		error = &own;
 	}
@@ -242,11 +241,8 @@ lb_request_fetch(struct lb_connection *connection, const struct lb_fetch *fetch,
 		operation->timeout_ms = INT_MAX;
 	else
 		operation->timeout_ms += fetch->max_wait_ms;
-	operation->kind = LB_FRAME_QUESTION;
-	operation->done = finish_fetch;
 	operation->user.fetched = done;
-	operation->user_context = context;
-	return submit(operation, error);
+	return submit(operation, LB_FRAME_QUESTION, finish_fetch, context, error);
 }
 
 enum lb_code
@@ -314,11 +310,8 @@ lb_request_metadata(struct lb_connection *connection, const char *const *topics,
 	if ((code = begin(connection, bytes, unlimited, &operation, error)) != LB_OK)
 		return code;
 	lb_encode_metadata(operation->frame, bytes, version, 0, topics, topic_count);
-	operation->kind = LB_FRAME_QUESTION;
-	operation->done = finish_metadata;
 	operation->user.metadata = done;
-	operation->user_context = context;
-	return submit(operation, error);
+	return submit(operation, LB_FRAME_QUESTION, finish_metadata, context, error);
 }
 
 enum lb_code
