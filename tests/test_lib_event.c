@@ -3,6 +3,8 @@
  * deadlines, ends; and which sleeps when they are idle.
  */
 #include <check.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,6 +23,22 @@ static struct peer peer;
 static struct event_base *base;
 static struct lb_connection *connection;
 static struct completion seen[8];
+
+/* So many events for descriptors find no memory. */
+static int events_that_fail;
+
+typedef struct event *event_new_function(struct event_base *loop, evutil_socket_t fd, short what, event_callback_fn called,
+    void *context);
+
+struct event *
+event_new(struct event_base *loop, evutil_socket_t fd, short what, event_callback_fn called, void *context)
+{
+	if (fd >= 0 && events_that_fail > 0) {
+		events_that_fail--;
+		return NULL;
+	}
+	return ((event_new_function *)dlsym(RTLD_NEXT, "event_new"))(loop, fd, what, called, context);
+}
 
 static void
 setup(void)
@@ -135,7 +153,7 @@ START_TEST(the_loop_keeps_deadlines)
 }
 END_TEST
 
-/* The first address hangs, the second serves. */
+/* The first address hangs, the second serves. _i: there is no memory for its events for a while. */
 START_TEST(the_loop_follows_descriptors_from_address_to_address)
 {
 	bool silent = false;
@@ -149,12 +167,26 @@ START_TEST(the_loop_follows_descriptors_from_address_to_address)
 	resolver_set_order("21");
 	snprintf(address, sizeof(address), "several.test:%d", peer_port(&peer));
 	connection = open_attached(address, 3000);
-	submit_fetch(connection, 30000, &seen[0]);
+	events_that_fail = 20 * _i;
+	submit_fetch(connection, 60000, &seen[0]);
 	loop_until(&seen[0]);
 	ck_assert_int_eq(seen[0].code, LB_OK);
+	ck_assert_int_eq(events_that_fail < 20 * _i, _i == 1);
 	event_free(ticks);
 	lb_connection_free(connection);
 	peer_stop(&deaf);
+}
+END_TEST
+
+START_TEST(an_attachment_without_memory_is_none)
+{
+	ck_assert_int_eq(lb_connection_open(&connection, peer.address, NULL, NULL), LB_OK);
+	events_that_fail = 1;
+	ck_assert_int_eq(lb_event_attach(lb_connection_source(connection), base), -1);
+	ck_assert_int_eq(errno, ENOMEM);
+	/* Nothing of it is left in the loop. */
+	ck_assert_int_eq(event_base_loop(base, EVLOOP_NONBLOCK), 1);
+	lb_connection_free(connection);
 }
 END_TEST
 
@@ -334,7 +366,8 @@ event_suite(void)
 	tcase_add_checked_fixture(core, setup, teardown);
 	tcase_add_test(core, the_loop_finds_everything);
 	tcase_add_test(core, the_loop_keeps_deadlines);
-	tcase_add_test(core, the_loop_follows_descriptors_from_address_to_address);
+	tcase_add_loop_test(core, the_loop_follows_descriptors_from_address_to_address, 0, 2);
+	tcase_add_test(core, an_attachment_without_memory_is_none);
 	tcase_add_loop_test(core, freed_inside_a_callback_from_the_loop, 0, 6);
 	tcase_add_loop_test(core, bug_G7_opened_again_inside_the_callback_of_a_loss, 0, 2);
 	tcase_add_test(core, a_detached_source_is_left_alone);
