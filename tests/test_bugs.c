@@ -1056,7 +1056,7 @@ START_TEST(bug_B3_failed_barrier)
 	/* Others of the same worker can be forced, meanwhile and later. */
 	ck_assert_int_eq(produce_seeded(fd, "t", neighbour, WIRE_FORCED, 1, 10), 0);
 	/* As long as the disk does not take it there is no success, however often it is tried. */
-	ck_assert(broker_wait_log(&broker, "the log cannot be opened again yet", 20000));
+	ck_assert(broker_wait_log(&broker, "its log cannot be opened again yet", 20000));
 	ck_assert_int_ge(procs_count_lines(tracer.path, "INJECTED", NULL), 2);
 	for (int i = 0; i < 3; i++) {
 		expect_refused(fd, 0, WIRE_WRITTEN);

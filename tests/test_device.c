@@ -270,7 +270,7 @@ START_TEST(bug_B3_a_disk_that_loses_what_it_took)
 	produce_until_red(fd, _i >= MAPPED);
 	high_watermark = wire_high_watermark(fd, "t", 0);
 	/* Tried, and no better. */
-	ck_assert(broker_wait_log(&broker, "the log cannot be opened again yet", SOON_MS));
+	ck_assert(broker_wait_log(&broker, "its log cannot be opened again yet", SOON_MS));
 	expect_red(fd, high_watermark);
 	expect_back(fd, high_watermark, _i >= MAPPED);
 	expect_healthy(fd);
