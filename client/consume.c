@@ -378,7 +378,7 @@ run(struct consume *consume)
 	int result;
 
 	if (lb_subscription_open(&consume->subscription, consume->options->address, consume->topic, &how, &error) != LB_OK)
-		return tool_failed(&error);
+		return tool_not_opened(consume->options, &error);
 	consume->progress_ns = clock_now_ns();
 	if (array)
 		output_put(&consume->output, "[", 1);

@@ -529,8 +529,10 @@ choose_address(struct options *options)
 {
 	const char *variable = getenv("LOGBROKER_ADDR");
 
-	if (options->address == NULL)
-		options->address = variable != NULL && variable[0] != '\0' ? variable : "127.0.0.1:9092";
+	if (options->address != NULL)
+		return;
+	options->address_inherited = variable != NULL && variable[0] != '\0';
+	options->address = options->address_inherited ? variable : "127.0.0.1:9092";
 }
 
 /* What was not given, from what was. */

@@ -19,6 +19,7 @@ enum options_output { OPTIONS_OUTPUT_TEXT, OPTIONS_OUTPUT_JSON, OPTIONS_OUTPUT_J
 
 struct options {
 	const char *address;
+	bool address_inherited;		/* from LOGBROKER_ADDR */
 	int timeout_ms;
 	enum options_output output;	/* of readers: JSONL is FRAMING_JSONL */
 

@@ -464,7 +464,7 @@ open_topic(struct produce *produce)
 	how.delivery_timeout_ms = options->timeout_ms;
 	if (lb_producer_open(&produce->producer, options->address, &how, &error) != LB_OK ||
 	    lb_topic_open(&produce->topic, produce->producer, produce->topic_name, &error) != LB_OK)
-		return tool_failed(&error);
+		return tool_not_opened(options, &error);
 	count = lb_topic_partition_count(produce->topic);
 	produce->fixed_partition = options->key == NULL ? options->partition :
 	    lb_partition_of_key(options->key, strlen(options->key), count);

@@ -69,6 +69,15 @@ tool_failed(const struct lb_error *error)
 	return tool_exit_code(error->code);
 }
 
+int
+tool_not_opened(const struct options *options, const struct lb_error *error)
+{
+	if (error->code != LB_INVALID_ARGUMENT || !options->address_inherited)
+		return tool_failed(error);
+	tool_say("LOGBROKER_ADDR in the environment: %s", error->text);
+	return TOOL_USAGE;
+}
+
 /* Only what is allowed in a signal handler. */
 static void
 on_stop(int signal_number)
@@ -117,7 +126,7 @@ tool_connect(const struct options *options, int *exit_code)
 	how.timeout_ms = options->timeout_ms;
 	if (lb_connection_open(&connection, options->address, &how, &error) == LB_OK)
 		return connection;
-	*exit_code = tool_failed(&error);
+	*exit_code = tool_not_opened(options, &error);
 	return NULL;
 }
 

@@ -32,6 +32,8 @@ int tool_exit_code(int code);
 
 /* Says what has failed, and returns the exit code. */
 int tool_failed(const struct lb_error *error);
+/* The same of what could not be opened at the user's address: a malformed one that nobody has typed just now is told with where it stands. */
+int tool_not_opened(const struct options *options, const struct lb_error *error);
 
 /*
  * From now on the first SIGINT or SIGTERM asks for a clean end: tool_stop_fd() becomes readable and stays so. The

@@ -35,6 +35,12 @@ expect_said(const char *text)
 }
 
 static void
+expect_not_said(const char *text)
+{
+	ck_assert_msg(strstr(run.err, text) == NULL, "'%s' is in: %s", text, run.err);
+}
+
+static void
 expect_out(const char *text)
 {
 	ck_assert_str_eq(run.out, text);
@@ -163,9 +169,16 @@ END_TEST
 
 START_TEST(exit_2_bad_address_in_the_environment_is_told)
 {
-	run_tool(&run, "nowhere", "ping", "", 0);
+	static const char *const commands[] = { "ping", "topics", "consume t", "follow t/0", "produce t" };
+
+	for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+		run_tool(&run, "nowhere", commands[i], "x\n", 2);
+		expect_code(2);
+		expect_said("LOGBROKER_ADDR in the environment: \"nowhere\" is no broker's address: a port is missing");
+	}
+	run_tool(&run, "nowhere", "-b elsewhere ping", "", 0);
 	expect_code(2);
-	expect_said("\"nowhere\" is no broker's address: a port is missing");
+	expect_said("logbroker: \"elsewhere\" is no broker's address");
 }
 END_TEST
 
@@ -673,6 +686,7 @@ START_TEST(exit_7_connection_lost_tells_what_was_acknowledged)
 	expect_code(7);
 	expect_said("4 records acknowledged");
 	expect_said("the first without an answer is input record 5");
+	expect_not_said("another connection");		/* that is the program's work */
 	ck_assert_int_eq(fake.partitions[0].end, 4);
 	ck_assert_int_eq(fake.produces, 3);	/* nothing was tried again, over no connection */
 	fake_stop(&fake);
@@ -1173,6 +1187,7 @@ START_TEST(exit_4_connection_that_ends_before_the_answer)
 	run_tool(&run, fake.address, "ping", "", 0);
 	expect_code(4);
 	expect_said("closed the connection");
+	expect_not_said("another connection");
 	fake_stop(&fake);
 }
 END_TEST

@@ -358,7 +358,7 @@ lb_connection_lost(struct lb_connection *connection, const char *reason)
 	if (connection->finishing && connection->unsent.first == NULL)
 		lb_connection_end(connection, LB_CLOSED, "closed as was asked for");
 	else
-		lb_connection_end(connection, LB_LOST, "%s; open another connection", reason);
+		lb_connection_end(connection, LB_LOST, "%s", reason);
 }
 
 void
