@@ -31,7 +31,7 @@ place_kept(int64_t log_start, int64_t high_watermark, int64_t kept)
 {
 	struct lb_partition_metadata found = { 3, 0, log_start, high_watermark };
 
-	lb_cursor_init(&cursor, &options, "t", 3, unit_seed());
+	lb_cursor_init(&cursor, &options, "a:1", "t", 3, unit_seed());
 	ck_assert_int_eq(lb_cursor_wants(&cursor), LB_ASK_METADATA);
 	lb_cursor_place(&cursor, &found, options.start, kept, now);
 }
@@ -285,7 +285,7 @@ START_TEST(storage_failures_are_asked_again_for_ten_seconds)
 
 		place(0, 100);
 		if (unplaced)
-			lb_cursor_init(&cursor, &options, "t", 3, 1);
+			lb_cursor_init(&cursor, &options, "a:1", "t", 3, 1);
 		while (cursor.state != LB_CURSOR_FAILED) {
 			lb_cursor_refused(&cursor, LB_STORAGE_FAILURE, now);
 			if (cursor.state != LB_CURSOR_FAILED)
@@ -293,6 +293,11 @@ START_TEST(storage_failures_are_asked_again_for_ten_seconds)
 			rounds++;
 		}
 		expect_failed(LB_STORAGE_FAILURE, unplaced ? -1 : 0);
+		ck_assert_str_eq(cursor.error.text, unplaced ?
+		    "METADATA of t: a:1 answered STORAGE_FAILURE: the broker could not write or read its files; its log says why "
+		    "(for 10 s now)" :
+		    "FETCH of t/3 at offset 0: a:1 answered STORAGE_FAILURE: the broker could not write or read its files; its log "
+		    "says why (for 10 s now)");
 		ck_assert_int_eq(now, begun + 10 * S);
 		ck_assert_int_gt(rounds, 6);
 		ck_assert_int_lt(rounds, 15);
@@ -409,7 +414,7 @@ START_TEST(A15_grows_for_records_and_back)
 }
 END_TEST
 
-/* A record that was cut behind small ones has told its length: the next request has room for it, or leaves the error to its answer. */
+/* A record that was cut behind small ones has told its length: the next request has room for it, if that is allowed. */
 START_TEST(A15_grows_for_a_record_that_was_cut)
 {
 	options.max_bytes = 100;

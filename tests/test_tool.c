@@ -377,8 +377,8 @@ START_TEST(exit_3_topics_lists_what_it_can)
 	fake_start(&fake, 1, true);
 	run_tool(&run, fake.address, "topics u t v t", "", 0);
 	expect_code(3);
-	expect_said("topic u: ");
-	expect_said("topic v: ");
+	expect_said("METADATA of u: ");
+	expect_said("METADATA of v: ");
 	expect_said("UNKNOWN_TOPIC_OR_PARTITION");
 	expect_out("TOPIC PARTITION        START    WATERMARK      RECORDS GROUP\n"
 	    "t             0            0            0            0     0\n");
@@ -418,7 +418,7 @@ START_TEST(exit_3_unknown_topic_and_partition_are_named)
 {
 	static const char *const commands[] = { "topics u", "consume u", "follow u/0", "produce u", "consume t/2",
 		"produce -p 2 t" };
-	static const char *const said[] = { "topic u: ", "u: ", "u: ", "topic u: ", "t/2: ", "topic t has 2 partitions" };
+	static const char *const said[] = { "METADATA of u: ", "u: ", "u: ", "METADATA of u: ", "t/2: ", "topic t has 2 partitions" };
 
 	fake_start(&fake, 2, true);
 	run_tool(&run, fake.address, commands[_i], "x\n", 2);

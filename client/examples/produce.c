@@ -142,7 +142,7 @@ main(int argc, char **argv)
 	failed = send_input(&sending) != 0 || sending.failures > 0;
 	/* Waits for what is on its way; frees the producer and the topic in any case. */
 	if (lb_producer_close(sending.producer, 10000, &totals, &error) != LB_OK) {
-		fprintf(stderr, "%llu of %llu records were not acknowledged: %s\n",
+		fprintf(stderr, "%llu of %llu records not acknowledged: %s\n",
 		    (unsigned long long)(totals.accepted - totals.acknowledged), (unsigned long long)totals.accepted, error.text);
 		failed = 1;
 	}

@@ -139,17 +139,39 @@ resolve_host(const char *text, const struct address_parts *parts, struct lb_addr
 	return LB_OK;
 }
 
+/* *parts is filled in for a host. */
+static enum lb_code
+parse(const char *text, struct address_parts *parts, struct lb_error *error)
+{
+	const char *problem;
+
+	if (text == NULL)
+		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1,
+		    "a broker's address is missing; write host:port, [v6]:port or unix:/path");
+	problem = unix_path(text) != NULL ? unix_problem(unix_path(text)) : split(text, parts);
+	if (problem != NULL)
+		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "\"%.200s\" is no broker's address: %s", text,
+		    problem);
+	return LB_OK;
+}
+
+enum lb_code
+lb_address_check(const char *text, struct lb_error *error)
+{
+	struct address_parts parts;
+
+	return parse(text, &parts, error);
+}
+
 enum lb_code
 lb_address_resolve(const char *text, struct lb_address_list *list, struct lb_error *error)
 {
 	struct address_parts parts;
-	const char *path = unix_path(text);
-	const char *problem = path != NULL ? unix_problem(path) : split(text, &parts);
+	enum lb_code code = parse(text, &parts, error);
 
-	if (problem != NULL)
-		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1,
-		    "\"%.200s\" is no broker's address: %s", text, problem);
-	return path != NULL ? resolve_unix(text, list, error) : resolve_host(text, &parts, list, error);
+	if (code != LB_OK)
+		return code;
+	return unix_path(text) != NULL ? resolve_unix(text, list, error) : resolve_host(text, &parts, list, error);
 }
 
 void

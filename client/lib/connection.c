@@ -107,8 +107,6 @@ lb_connection_open(struct lb_connection **connection, const char *address, const
 	*connection = NULL;
 	if (options == NULL)
 		options = &defaults;
-	if (address == NULL)
-		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "an address is missing");
 	if (options->timeout_ms < 1)
 		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "timeout_ms is %d; it must be at least 1",
 		    options->timeout_ms);

@@ -18,11 +18,11 @@ static const int64_t IDLE_LONGEST_NS = INT64_C(500) * CLOCK_NS_PER_MS;
 enum { GUESSED_RECORD_BYTES = 64 };	/* when not even its length has arrived */
 
 void
-lb_cursor_init(struct lb_cursor *cursor, const struct lb_subscription_options *options, const char *topic,
-    int32_t partition, uint64_t seed)
+lb_cursor_init(struct lb_cursor *cursor, const struct lb_subscription_options *options, const char *address,
+    const char *topic, int32_t partition, uint64_t seed)
 {
-	*cursor = (struct lb_cursor){ .options = options, .topic = topic, .partition = partition, .fetch_version = 2,
-		.record_format = LB_CRC32C, .next_offset = -1, .stop_offset = INT64_MAX, .high_watermark = -1,
+	*cursor = (struct lb_cursor){ .options = options, .address = address, .topic = topic, .partition = partition,
+		.fetch_version = 2, .record_format = LB_CRC32C, .next_offset = -1, .stop_offset = INT64_MAX, .high_watermark = -1,
 		.max_bytes = options->max_bytes };
 	lb_backoff_init(&cursor->sick, seed);
 }
@@ -57,29 +57,40 @@ lb_cursor_fail(struct lb_cursor *cursor, const struct lb_error *error)
 static void
 fail(struct lb_cursor *cursor, int code, const char *why)
 {
-	char place[64] = "";
-
-	if (cursor->partition >= 0)
-		snprintf(place, sizeof(place), "/%d at offset %" PRId64, (int)cursor->partition, cursor->next_offset);
-	lb_error_set(&cursor->error, code, cursor->topic, cursor->partition, cursor->next_offset, "%s%s: %s (%s)", cursor->topic,
-	    place, why, lb_code_name(code));
+	lb_error_set(&cursor->error, code, cursor->topic, cursor->partition, cursor->next_offset,
+	    "%s/%d at offset %" PRId64 ": %s (%s)", cursor->topic, (int)cursor->partition, cursor->next_offset, why,
+	    lb_code_name(code));
 	cursor->state = LB_CURSOR_FAILED;
 }
 
-/* Asked again with back-off, for the last time when SICK_NS are over. */
+/* The broker's last word. */
 static void
-try_again(struct lb_cursor *cursor, int code, const char *why, int64_t now_ns)
+fail_refused(struct lb_cursor *cursor, enum lb_question asked, int code)
+{
+	const char *for_long = code == LB_STORAGE_FAILURE ? " (for 10 s now)" : "";
+	char place[64] = "", reason[LB_ERROR_TEXT_BYTES / 2];
+
+	if (asked == LB_ASK_FETCH)
+		snprintf(place, sizeof(place), "/%d at offset %" PRId64, (int)cursor->partition, cursor->next_offset);
+	lb_error_explain(reason, sizeof(reason), cursor->address, code);
+	lb_error_set(&cursor->error, code, cursor->topic, cursor->partition, cursor->next_offset, "%s of %s%s: %s%s",
+	    asked == LB_ASK_FETCH ? "FETCH" : "METADATA", cursor->topic, place, reason, for_long);
+	cursor->state = LB_CURSOR_FAILED;
+}
+
+/* Asked again with back-off, for the last time when SICK_NS are over. False: they are. */
+static bool
+try_again(struct lb_cursor *cursor, int64_t now_ns)
 {
 	if (cursor->sick.wait_ns == 0)
 		cursor->sick_since_ns = now_ns;
-	if (now_ns - cursor->sick_since_ns >= SICK_NS) {
-		fail(cursor, code, why);
-		return;
-	}
+	if (now_ns - cursor->sick_since_ns >= SICK_NS)
+		return false;
 	lb_backoff_failed(&cursor->sick, now_ns);
 	cursor->not_before_ns = cursor->sick.due_ns;
 	if (cursor->not_before_ns > cursor->sick_since_ns + SICK_NS)
 		cursor->not_before_ns = cursor->sick_since_ns + SICK_NS;
+	return true;
 }
 
 /* Goes on there, unless that is the stop. */
@@ -106,10 +117,21 @@ pass_gap(struct lb_cursor *cursor, const struct lb_partition_metadata *found)
 		return;
 	}
 	lb_error_set(&cursor->error, LB_GAP, cursor->topic, cursor->partition, cursor->next_offset,
-	    "%s/%d at offset %" PRId64 ": %" PRId64 " records are gone, the log starts at %" PRId64, cursor->topic,
-	    (int)cursor->partition, cursor->next_offset, gone, found->log_start_offset);
+	    "%s/%d at offset %" PRId64 ": %" PRId64 " record%s gone, the log starts at %" PRId64, cursor->topic,
+	    (int)cursor->partition, cursor->next_offset, gone, gone == 1 ? " is" : "s are", found->log_start_offset);
 	cursor->error.skipped = gone;
 	cursor->state = LB_CURSOR_FAILED;
+}
+
+/* It was taken from another log, or this one has lost its end. */
+static void
+fail_above(struct lb_cursor *cursor)
+{
+	char why[LB_ERROR_TEXT_BYTES / 2];
+
+	snprintf(why, sizeof(why), "the position is above the high watermark, which is %" PRId64 " at %.130s: it is another "
+	    "log's, or the log has lost its end", cursor->high_watermark, cursor->address);
+	fail(cursor, LB_OFFSET_OUT_OF_RANGE, why);
 }
 
 /* Is the position in the log? False: it is moved, or has failed. */
@@ -118,7 +140,7 @@ settle(struct lb_cursor *cursor, const struct lb_partition_metadata *found)
 {
 	cursor->high_watermark = found->high_watermark;
 	if (cursor->next_offset > found->high_watermark) {
-		fail(cursor, LB_OFFSET_OUT_OF_RANGE, "the position is above the high watermark");
+		fail_above(cursor);
 		return false;
 	}
 	if (cursor->next_offset >= found->log_start_offset)
@@ -172,7 +194,8 @@ lb_cursor_found(struct lb_cursor *cursor, const struct lb_partition_metadata *fo
 		return;
 	/* The log has grown up to the position meanwhile; or the broker contradicts itself, for which it does not get for ever. */
 	cursor->state = LB_CURSOR_FETCHING;
-	try_again(cursor, LB_OFFSET_OUT_OF_RANGE, "refused, although METADATA has it in the log", now_ns);
+	if (!try_again(cursor, now_ns))
+		fail(cursor, LB_OFFSET_OUT_OF_RANGE, "the broker refuses it, although its METADATA has it in the log");
 }
 
 /* ---- FETCH ---- */
@@ -227,8 +250,8 @@ pause_idle(struct lb_cursor *cursor, int64_t asked_ns)
 }
 
 /*
- * Where one record is larger than the option's value others are, too: the request keeps its size until an answer has no such record.
- * A length that no request may carry is left to the answer that begins with it.
+ * Where one record is larger than the option's value others are, too: the request keeps its size until an answer has no
+ * such record. A length that no request may carry is left to the answer that begins with it.
  */
 static void
 size_next(struct lb_cursor *cursor, size_t largest_bytes)
@@ -326,14 +349,14 @@ lb_cursor_refused(struct lb_cursor *cursor, int code, int64_t now_ns)
 
 	if (asked == LB_ASK_NOTHING)
 		return;
-	if (code == LB_STORAGE_FAILURE)
-		try_again(cursor, code, "the broker cannot read its log, for 10 s now", now_ns);
-	else if (code == LB_OFFSET_OUT_OF_RANGE && asked == LB_ASK_FETCH)
+	if (code == LB_STORAGE_FAILURE && try_again(cursor, now_ns))
+		return;
+	if (code == LB_OFFSET_OUT_OF_RANGE && asked == LB_ASK_FETCH)
 		cursor->state = LB_CURSOR_MISPLACED;
 	else if (code == LB_UNSUPPORTED_VERSION && asked == LB_ASK_FETCH && cursor->fetch_version > 1)
 		cursor->fetch_version = 1;
 	else
-		fail(cursor, code, "refused by the broker");
+		fail_refused(cursor, asked, code);
 }
 
 void

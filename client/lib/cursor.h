@@ -29,6 +29,7 @@ enum lb_question { LB_ASK_NOTHING, LB_ASK_METADATA, LB_ASK_FETCH };
 
 struct lb_cursor {
 	const struct lb_subscription_options *options;
+	const char *address;	/* for errors */
 	const char *topic;
 	int32_t partition;
 	enum lb_record_format record_format;
@@ -47,9 +48,9 @@ struct lb_cursor {
 	struct lb_error error;	/* FAILED */
 };
 
-/* The options and the topic's name stay the caller's. partition -1: not known yet. */
-void lb_cursor_init(struct lb_cursor *cursor, const struct lb_subscription_options *options, const char *topic,
-    int32_t partition, uint64_t seed);
+/* The options, the address and the topic's name stay the caller's. partition -1: not known yet. */
+void lb_cursor_init(struct lb_cursor *cursor, const struct lb_subscription_options *options, const char *address,
+    const char *topic, int32_t partition, uint64_t seed);
 
 enum lb_question lb_cursor_wants(const struct lb_cursor *cursor);
 void lb_cursor_fetch(const struct lb_cursor *cursor, struct lb_fetch *fetch);

@@ -65,20 +65,31 @@ lb_error_set(struct lb_error *error, int code, const char *topic, int32_t partit
 	return (enum lb_code)code;
 }
 
+enum lb_code
+lb_error_no_topic(struct lb_error *error, const char *topic)
+{
+	if (topic == NULL)
+		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "a topic is missing");
+	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, -1, -1,
+	    "\"%.260s\" is no topic: a name has 1 to %d characters out of A-Z a-z 0-9 . _ - and is neither . nor ..", topic,
+	    LB_TOPIC_NAME_MAX);
+}
+
+/* And what to do. */
 static const char *
 meaning(int code)
 {
 	switch (code) {
 	case LB_UNKNOWN_TOPIC_OR_PARTITION:
-		return "the broker has no such topic or partition";
+		return "the broker has no such topic or partition; its configuration names them";
 	case LB_OFFSET_OUT_OF_RANGE:
 		return "the log has no such offset; METADATA tells what it has";
 	case LB_RECORD_TOO_LARGE:
-		return "a record is larger than a segment or an answer can hold";
+		return "a record is larger than a segment or an answer can hold; send smaller ones";
 	case LB_UNSUPPORTED_VERSION:
 		return "the broker does not know this request in this version; it may be older than this library";
 	case LB_CORRUPT_REQUEST:
-		return "the broker could not read the request";
+		return "the broker could not read the request, a fault of its or of this library: report it";
 	case LB_STORAGE_FAILURE:
 		return "the broker could not write or read its files; its log says why";
 	default:

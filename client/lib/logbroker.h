@@ -336,7 +336,7 @@ struct lb_producer_options {
 
 struct lb_producer_options lb_producer_defaults(void);
 
-/* Connects when there is something to do. options NULL: the defaults. */
+/* Connects when there is something to do, and resolves the address's name then. options NULL: the defaults. */
 enum lb_code lb_producer_open(struct lb_producer **producer, const char *address, const struct lb_producer_options *options,
     struct lb_error *error);
 struct lb_source *lb_producer_source(struct lb_producer *producer);
@@ -360,7 +360,8 @@ enum lb_code lb_producer_flush(struct lb_producer *producer, int timeout_ms, str
 /*
  * Flushes, completes what is outstanding at the deadline (LB_OUTCOME_UNKNOWN or LB_TIMED_OUT), and frees producer and topics.
  * LB_OK: everything ever accepted was acknowledged; otherwise the first thing that was not, and *totals (NULL allowed) tells how much.
- * LB_INVALID_ARGUMENT alone leaves them as they were: inside a callback of the producer, or a negative timeout_ms.
+ * LB_INVALID_ARGUMENT (inside a callback of the producer, or a negative timeout_ms) alone frees nothing: the producer is as it was, and
+ * yours to close or free yet. Inside a callback only lb_producer_free ends it.
  */
 enum lb_code lb_producer_close(struct lb_producer *producer, int timeout_ms, struct lb_totals *totals, struct lb_error *error);
 /* At once: what is outstanding completes with LB_OUTCOME_UNKNOWN if it was sent, else LB_CLOSED. Topics go with it. NULL is allowed. */

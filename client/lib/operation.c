@@ -108,7 +108,7 @@ describe_metadata(const uint8_t *body, struct lb_error *error)
 	if (count == 0)
 		snprintf(error->text, sizeof(error->text), "METADATA of all topics");
 	else if (count == 1)
-		snprintf(error->text, sizeof(error->text), "METADATA of topic %s", error->topic);
+		snprintf(error->text, sizeof(error->text), "METADATA of %s", error->topic);
 	else
 		snprintf(error->text, sizeof(error->text), "METADATA of %d topics", count);
 }
@@ -120,11 +120,11 @@ describe_records(const uint8_t *body, int16_t key, struct lb_error *error)
 
 	error->partition = bytes_get_i32(partition);
 	if (key == CODEC_PRODUCE) {
-		snprintf(error->text, sizeof(error->text), "PRODUCE to topic %s, partition %d", error->topic, error->partition);
+		snprintf(error->text, sizeof(error->text), "PRODUCE to %s/%d", error->topic, error->partition);
 		return;
 	}
 	error->offset = bytes_get_i64(partition + 4);
-	snprintf(error->text, sizeof(error->text), "FETCH of topic %s, partition %d, offset %lld", error->topic, error->partition,
+	snprintf(error->text, sizeof(error->text), "FETCH of %s/%d at offset %lld", error->topic, error->partition,
 	    (long long)error->offset);
 }
 

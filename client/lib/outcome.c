@@ -4,6 +4,8 @@
  */
 #include "client/lib/outcome.h"
 
+#include <stdio.h>
+
 #include "client/lib/error.h"
 
 static void
@@ -30,16 +32,33 @@ lb_outcome_acknowledged(struct lb_bundle *bundle, int64_t base_offset)
 	settle(bundle);
 }
 
+static void
+fail(struct lb_bundle *bundle, int code, const char *what)
+{
+	const struct lb_partition *partition = bundle->partition;
+
+	bundle->base_offset = -1;
+	lb_error_set(&bundle->error, code, partition->topic->name, partition->number, -1, "PRODUCE to %s/%d, %d record%s: %s",
+	    partition->topic->name, partition->number, bundle->record_count, bundle->record_count == 1 ? "" : "s", what);
+	settle(bundle);
+}
+
+void
+lb_outcome_refused(struct lb_bundle *bundle, int code)
+{
+	char what[LB_ERROR_TEXT_BYTES / 2];
+
+	lb_error_explain(what, sizeof(what), bundle->partition->topic->producer->address, code);
+	fail(bundle, code, what);
+}
+
 void
 lb_outcome_failed(struct lb_bundle *bundle, int code, const char *reason)
 {
-	struct lb_partition *partition = bundle->partition;
+	char what[LB_ERROR_TEXT_BYTES + 32];
 
-	bundle->base_offset = -1;
-	lb_error_set(&bundle->error, code, partition->topic->name, partition->number, -1, "%s/%d: %s, %d record%s: %s",
-	    partition->topic->name, partition->number, lb_code_name(code), bundle->record_count,
-	    bundle->record_count == 1 ? "" : "s", reason);
-	settle(bundle);
+	snprintf(what, sizeof(what), "%s: %s", lb_code_name(code), reason);
+	fail(bundle, code, what);
 }
 
 static uint64_t *

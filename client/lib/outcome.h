@@ -8,6 +8,8 @@
 
 /* The bundle leaves its partition, acknowledged. */
 void lb_outcome_acknowledged(struct lb_bundle *bundle, int64_t base_offset);
+/* The bundle leaves its partition, refused by the broker. */
+void lb_outcome_refused(struct lb_bundle *bundle, int code);
 /* The bundle leaves its partition; `reason` is for the person who reads the error. */
 void lb_outcome_failed(struct lb_bundle *bundle, int code, const char *reason);
 

@@ -2,6 +2,7 @@
  * Which partitions a subscription reads, and where each begins: from METADATA, checkpoints and options.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "client/lib/error.h"
@@ -34,6 +35,16 @@ fail(struct lb_subscription *subscription, int code, int32_t partition, const ch
 
 	lb_error_set(&error, code, topic, partition, -1, "%s/%d: %s", topic, (int)partition, why);
 	lb_cursor_fail(&subscription->readers[0]->cursor, &error);
+}
+
+static void
+fail_unknown(struct lb_subscription *subscription, int32_t partition, int32_t partition_count)
+{
+	char why[LB_ERROR_TEXT_BYTES / 2];
+
+	snprintf(why, sizeof(why), "the topic has no such partition at %.130s, but 0 to %d (%s)", subscription->setting.address,
+	    (int)partition_count - 1, lb_code_name(LB_UNKNOWN_TOPIC_OR_PARTITION));
+	fail(subscription, LB_UNKNOWN_TOPIC_OR_PARTITION, partition, why);
 }
 
 /* A checkpoint's offset, or -1 = there is none; -2: loading has failed. The subscription may be gone. */
@@ -89,7 +100,7 @@ has_partitions(struct lb_subscription *subscription, const struct lb_topic_metad
 		int32_t partition = subscription->options.partitions[i];
 
 		if (partition >= topic->partition_count) {
-			fail(subscription, LB_UNKNOWN_TOPIC_OR_PARTITION, partition, "the topic has no such partition");
+			fail_unknown(subscription, partition, topic->partition_count);
 			return false;
 		}
 	}

@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "client/lib/address.h"
 #include "client/lib/codec.h"
 #include "client/lib/error.h"
 #include "client/lib/link.h"
@@ -190,9 +191,7 @@ lb_producer_open(struct lb_producer **opened, const char *address, const struct 
 	struct lb_producer *producer;
 
 	*opened = NULL;
-	if (address == NULL)
-		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "address is NULL");
-	if (check_options(&given, error) != LB_OK)
+	if (lb_address_check(address, error) != LB_OK || check_options(&given, error) != LB_OK)
 		return LB_INVALID_ARGUMENT;
 	producer = calloc(1, sizeof(*producer));
 	if (producer == NULL)
@@ -319,6 +318,15 @@ check_wait(const struct lb_producer *producer, const char *what, int timeout_ms,
 	return LB_OK;
 }
 
+static enum lb_code
+tell_outstanding(const struct lb_producer *producer, int timeout_ms, struct lb_error *error)
+{
+	unsigned long long count = outstanding(&producer->totals);
+
+	return lb_error_set(error, LB_TIMED_OUT, NULL, -1, -1, "%.200s: %llu record%s outstanding after %d ms, and will be sent on",
+	    producer->address, count, count == 1 ? " is" : "s are", timeout_ms);
+}
+
 enum lb_code
 lb_producer_flush(struct lb_producer *producer, int timeout_ms, struct lb_error *error)
 {
@@ -334,8 +342,7 @@ lb_producer_flush(struct lb_producer *producer, int timeout_ms, struct lb_error 
 	if (lb_source_gone(&producer->source))
 		code = lb_error_set(error, LB_CLOSED, NULL, -1, -1, "the producer was freed in a callback");
 	else if (is_outstanding(producer, number))
-		code = lb_error_set(error, LB_TIMED_OUT, NULL, -1, -1, "%llu records are outstanding after %d ms",
-		    (unsigned long long)outstanding(&producer->totals), timeout_ms);
+		code = tell_outstanding(producer, timeout_ms, error);
 	lb_source_leave(&producer->source);
 	return code;
 }

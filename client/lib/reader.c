@@ -23,7 +23,7 @@ lb_reader_init(struct lb_reader *reader, const struct lb_reader_setting *setting
 
 	*reader = (struct lb_reader){ .setting = setting, .first = first, .down_since_ns = now_ns };
 	lb_watch_init(&reader->watch, setting->epoll_fd);
-	lb_cursor_init(&reader->cursor, setting->options, setting->topic, partition, seed);
+	lb_cursor_init(&reader->cursor, setting->options, setting->address, setting->topic, partition, seed);
 	lb_backoff_init(&reader->backoff, ~seed);
 }
 

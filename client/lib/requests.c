@@ -15,16 +15,6 @@ enum { REQUEST_VERSION_AT = 6 };	/* where the version stands in a request */
 /* ---- what is wrong with arguments that the codec does not take ---- */
 
 static enum lb_code
-refuse_topic(const char *topic, struct lb_error *error)
-{
-	if (topic == NULL)
-		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "a topic is missing");
-	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, -1, -1,
-	    "\"%.260s\" is no topic: a name has 1 to %d characters out of A-Z a-z 0-9 . _ - and is neither . nor ..", topic,
-	    LB_TOPIC_NAME_MAX);
-}
-
-static enum lb_code
 refuse_partition(const char *topic, int32_t partition, struct lb_error *error)
 {
 	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, partition, -1,
@@ -36,7 +26,7 @@ refuse_produce(const char *topic, int32_t partition, enum lb_ack ack, const stru
     struct lb_error *error)
 {
 	if (!lb_topic_name_valid(topic))
-		return refuse_topic(topic, error);
+		return lb_error_no_topic(error, topic);
 	if (partition < 0)
 		return refuse_partition(topic, partition, error);
 	if (ack != LB_ACK_NONE && ack != LB_ACK_WRITTEN && ack != LB_ACK_FORCED)
@@ -61,7 +51,7 @@ refuse_fetch(const struct lb_fetch *fetch, struct lb_error *error)
 	const char *topic = fetch->topic;
 
 	if (!lb_topic_name_valid(topic))
-		return refuse_topic(topic, error);
+		return lb_error_no_topic(error, topic);
 	if (fetch->partition < 0)
 		return refuse_partition(topic, fetch->partition, error);
 	return lb_error_set(error, LB_INVALID_ARGUMENT, topic, fetch->partition, fetch->offset,
@@ -75,7 +65,7 @@ refuse_metadata(const char *const *topics, size_t topic_count, struct lb_error *
 {
 	for (size_t i = 0; i < topic_count; i++) {
 		if (!lb_topic_name_valid(topics[i]))
-			return refuse_topic(topics[i], error);
+			return lb_error_no_topic(error, topics[i]);
 	}
 	return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1,
 	    "METADATA of %zu topics does not fit a frame; 0 asks for all", topic_count);

@@ -60,15 +60,6 @@ lb_sender_close(struct lb_bundle *bundle)
 /* ---- answers ---- */
 
 static void
-refused(struct lb_bundle *bundle, int code)
-{
-	char reason[64];
-
-	snprintf(reason, sizeof(reason), "refused by the broker (error %d)", code);
-	lb_outcome_failed(bundle, code, reason);
-}
-
-static void
 take_answer(struct lb_bundle *bundle, const struct lb_answer *answer)
 {
 	struct lb_produced produced;
@@ -76,7 +67,7 @@ take_answer(struct lb_bundle *bundle, const struct lb_answer *answer)
 	if (answer == NULL) {
 		lb_outcome_acknowledged(bundle, -1);
 	} else if (answer->error_code != 0) {
-		refused(bundle, answer->error_code);
+		lb_outcome_refused(bundle, answer->error_code);
 	} else if (lb_read_produced(&produced, answer, bundle->frame) == LB_OK) {
 		lb_outcome_acknowledged(bundle, produced.base_offset);
 	} else {
@@ -177,13 +168,14 @@ give_up(struct lb_bundle *bundle)
 	struct lb_partition *partition = bundle->partition;
 	struct lb_link *link = partition->link;
 	int timeout_ms = link->producer->options.delivery_timeout_ms;
-	char reason[64];
+	char reason[LB_ERROR_TEXT_BYTES / 2];
 
 	if (bundle->in_flight) {
 		link->silent = true;
 		link->given_up++;
 	}
-	snprintf(reason, sizeof(reason), "%s within %d ms", bundle->in_flight ? "no answer" : "not sent", timeout_ms);
+	snprintf(reason, sizeof(reason), "%.130s: %s within %d ms", link->producer->address,
+	    bundle->in_flight ? "no answer" : "not sent", timeout_ms);
 	if (bundle->in_flight || bundle->maybe_sent)
 		lb_outcome_failed(bundle, LB_OUTCOME_UNKNOWN, reason);
 	else if (link->connection == NULL && link->failure.code == LB_CANNOT_CONNECT)

@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "client/lib/address.h"
 #include "client/lib/error.h"
 #include "client/lib/wait.h"
 #include "common/clock.h"
@@ -229,8 +230,11 @@ lb_subscription_open(struct lb_subscription **subscription, const char *address,
 	*subscription = NULL;
 	if (options == NULL)
 		options = &defaults;
-	wrong = address == NULL ? "an address is missing" : !lb_topic_name_valid(topic) ? "no topic has such a name" :
-	    wrong_options(options);
+	if (lb_address_check(address, error) != LB_OK)
+		return LB_INVALID_ARGUMENT;
+	if (!lb_topic_name_valid(topic))
+		return lb_error_no_topic(error, topic);
+	wrong = wrong_options(options);
 	if (wrong != NULL)
 		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "%s", wrong);
 	new = subscription_new(address, topic, options);

@@ -85,8 +85,7 @@ lb_topic_open(struct lb_topic **opened, struct lb_producer *producer, const char
 
 	*opened = NULL;
 	if (!lb_topic_name_valid(name))
-		return lb_error_set(error, LB_INVALID_ARGUMENT, NULL, -1, -1, "'%.300s' is no name of a topic",
-		    name != NULL ? name : "(NULL)");
+		return lb_error_no_topic(error, name);
 	if (producer->closing)
 		return lb_error_set(error, LB_CLOSED, name, -1, -1, "the producer is being closed");
 	*opened = find_topic(producer, name);
