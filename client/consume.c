@@ -24,6 +24,7 @@
 
 enum {
 	CONSUME_SAVE_MS = 1000,
+	CONSUME_GRACE_MS = 500,		/* when the time is over the subscription's own reason, which is due then, is the better one */
 	CONSUME_FAILED = -1,		/* of the handler: the position stays */
 };
 
@@ -300,7 +301,7 @@ progress_due_ns(const struct consume *consume)
 {
 	if (consume->options->to != OPTIONS_TO_END)
 		return INT64_MAX;
-	return consume->progress_ns + consume->options->timeout_ms * (int64_t)CLOCK_NS_PER_MS;
+	return consume->progress_ns + (consume->options->timeout_ms + CONSUME_GRACE_MS) * (int64_t)CLOCK_NS_PER_MS;
 }
 
 /* Waits for something to process, or an end. Returns false when it is an end. */
@@ -359,13 +360,25 @@ judge_stop(const struct consume *consume)
 	return TOOL_PARTLY;
 }
 
+/* Connections that came about and broke, for as long as we wait for anything, are a time-out. */
+static int
+judge_failure(const struct consume *consume)
+{
+	const struct lb_error *failure = &consume->failure;
+	int result = tool_failed(failure);
+
+	if (failure->code == LB_LOST && lb_subscription_position(consume->subscription, failure->partition) >= 0)
+		return TOOL_TIMEOUT;
+	return result;
+}
+
 static int
 judge(struct consume *consume, int result)
 {
 	if (consume->output.failed)
 		return TOOL_INTERNAL;
 	if (result == TOOL_DONE && consume->failure.code != LB_OK && !consume->output.closed)
-		return tool_failed(&consume->failure);
+		return judge_failure(consume);
 	return result == TOOL_DONE ? judge_stop(consume) : result;
 }
 

@@ -296,6 +296,9 @@ START_TEST(exit_4_cannot_connect)
 	expect_code(4);
 	expect_said(fake.address);
 	expect_said("Connection refused");
+	run_tool(&run, fake.address, "consume --timeout 300ms t", "", 0);
+	expect_code(4);
+	expect_said("Connection refused");
 	run_tool(&run, "unix:/no/such/socket", "consume t", "", 0);
 	expect_code(4);
 	run_tool(&run, "no-such-host.invalid:9092", "produce t", "", 0);
