@@ -464,10 +464,8 @@ verb_dump(const struct options *options)
 {
 	struct dump dump = { .options = options, .left = options->count };
 
-	if (output_open(&dump.output, STDOUT_FILENO) != 0) {
-		tool_say("out of memory");
+	if (output_open(&dump.output, STDOUT_FILENO) != 0)
 		return TOOL_INTERNAL;
-	}
 	if (options->output == OPTIONS_OUTPUT_JSON)
 		output_print(&dump.output, "{\"records\":[");
 	for (int32_t i = 0; i < options->operand_count && !is_over(&dump); i++)

@@ -25,7 +25,10 @@ output_open(struct output *output, int fd)
 {
 	*output = (struct output){ .fd = fd, .capacity = OUTPUT_BUFFER_BYTES };
 	output->buffer = malloc(output->capacity);
-	return output->buffer == NULL ? -1 : 0;
+	if (output->buffer != NULL)
+		return 0;
+	tool_say("out of memory");
+	return -1;
 }
 
 void

@@ -17,7 +17,7 @@ struct output {
 	bool closed, failed;
 };
 
-/* Returns 0, or -1 with errno ENOMEM. The descriptor stays the caller's. */
+/* Returns 0, or -1: out of memory (said). The descriptor stays the caller's. */
 int output_open(struct output *output, int fd);
 void output_free(struct output *output);
 

@@ -260,10 +260,8 @@ static int
 open_report(struct report *report, enum options_output form)
 {
 	*report = (struct report){ .form = form, .show_bytes = isatty(STDERR_FILENO) == 1 };
-	if (output_open(&report->output, STDOUT_FILENO) != 0) {
-		tool_say("out of memory");
+	if (output_open(&report->output, STDOUT_FILENO) != 0)
 		return -1;
-	}
 	if (form == OPTIONS_OUTPUT_JSON)
 		put_text(&report->output, "{\"partitions\":[");
 	return 0;
