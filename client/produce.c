@@ -5,6 +5,8 @@
  * the work: after a refusal what has been handed over is still sent and accounted for; when an outcome is unknown, or something
  * could not be sent, the producer is freed inside that very callback, so that nothing is sent over a new connection.
  */
+#include <sys/stat.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -354,6 +356,8 @@ send_file(struct produce *produce, const char *path)
 		return;
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && tool_stopped())	/* a signal while a named pipe waited for its writer */
+		return;
 	if (fd < 0) {
 		tool_say("%s: %s", path, strerror(errno));
 		produce->input_bad = true;
@@ -375,14 +379,28 @@ send_inputs(struct produce *produce)
 	produce->ended = going(produce);
 }
 
+/* 0, or an errno: why it is no input. */
+static int
+input_problem(const char *path)
+{
+	struct stat status;
+
+	if (access(path, R_OK) != 0 || stat(path, &status) != 0)
+		return errno;
+	return S_ISDIR(status.st_mode) ? EISDIR : 0;
+}
+
 /* All inputs are looked at before the first record leaves: a mistyped name should not leave half of the work done. */
 static int
 check_inputs(const struct options *options)
 {
 	for (int32_t i = 1; i < options->operand_count; i++) {
-		if (strcmp(options->operands[i], "-") == 0 || access(options->operands[i], R_OK) == 0)
+		const char *path = options->operands[i];
+		int problem = strcmp(path, "-") == 0 ? 0 : input_problem(path);
+
+		if (problem == 0)
 			continue;
-		tool_say("%s: %s", options->operands[i], strerror(errno));
+		tool_say("%s: %s", path, strerror(problem));
 		return TOOL_USAGE;
 	}
 	return TOOL_DONE;
@@ -419,8 +437,8 @@ say_totals(const struct produce *produce)
 	int64_t not_sent = produce->not_sent + produce->record_number - produce->accepted;
 
 	if (produce->options->ack == LB_ACK_NONE) {
-		tool_say("%" PRId64 " records were sent; with -a none nobody knows what became of them",
-		    produce->acknowledged);
+		tool_say("%" PRId64 " records were sent, of which with -a none nobody knows what became, %" PRId64
+		    " read and not sent", produce->acknowledged + produce->unknown, not_sent);
 		return;
 	}
 	tool_say("%" PRId64 " records acknowledged, %" PRId64 " refused, %" PRId64 " sent without an answer, "
@@ -508,7 +526,9 @@ verb_produce(const struct options *options)
 	if (tool_catch_stop() != 0)
 		tool_say("signals cannot be caught: %s", strerror(errno));
 	produce.underway = underway_new(&produce);
-	if (output_open(&produce.offsets, STDOUT_FILENO) == 0 && produce.underway != NULL)
+	if (produce.underway == NULL)
+		tool_say("out of memory");
+	if (produce.underway != NULL && output_open(&produce.offsets, STDOUT_FILENO) == 0)
 		result = run(&produce);
 	else
 		result = TOOL_INTERNAL;

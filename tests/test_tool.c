@@ -110,6 +110,7 @@ static const struct {
 	{ "produce --batch-records 0 t", "--batch-records '0'" },
 	{ "produce --framing json t", "--framing 'json'" },
 	{ "produce t /no/such/file", "No such file" },
+	{ "produce t - /", "/: Is a directory" },
 	{ "consume --from 0x1 t", "--from '0x1'" },
 	{ "consume --from - t", "--from '-'" },
 	{ "consume --from 9223372036854775808 t", "--from" },
