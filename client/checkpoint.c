@@ -9,7 +9,8 @@
  * OFFSET is the next one to read. Each line ends with a newline, and words are separated by one blank.
  *
  * The lock is an flock on the file itself. Saving renames a new file over it, which is locked ahead of that: the name never
- * stands for a file that is not locked. Who gets the lock on a file that has lost its name meanwhile begins again.
+ * stands for a file that is not locked. Who gets the lock on a file that has lost its name meanwhile begins again. Of two that
+ * make the first file at a time, the one comes too late that finds the new file locked, or already in its place.
  */
 #include "client/checkpoint.h"
 
@@ -141,6 +142,16 @@ take_line(struct checkpoint *checkpoint, int number, const char *line, const cha
 	return take_position(checkpoint, number, line + strlen("partition "));
 }
 
+/* A directory, or what may not be read, is the user's mistake. */
+static int
+cannot_read(const struct checkpoint *checkpoint)
+{
+	int error = errno;
+
+	tool_say("%s: %s", checkpoint->path, strerror(error));
+	return error == EIO ? TOOL_INTERNAL : TOOL_USAGE;
+}
+
 static int
 take_lines(struct checkpoint *checkpoint, FILE *file, const char *topic)
 {
@@ -157,10 +168,8 @@ take_lines(struct checkpoint *checkpoint, FILE *file, const char *topic)
 		line[length] = '\0';
 		result = take_line(checkpoint, number, line, topic, &ended);
 	}
-	if (ferror(file)) {
-		tool_say("%s: %s", checkpoint->path, strerror(errno));
-		return TOOL_INTERNAL;
-	}
+	if (ferror(file))
+		return cannot_read(checkpoint);
 	if (result == TOOL_DONE && !ended)
 		return say_wrong(checkpoint, number + 1, "the end is missing");
 	return result;
@@ -193,14 +202,6 @@ init(struct checkpoint *checkpoint, const char *path, const char *topic)
 		snprintf(checkpoint->topic, sizeof(checkpoint->topic), "%s", topic);
 }
 
-/* A directory, or what may not be read, is the user's mistake. */
-static int
-cannot_open(const struct checkpoint *checkpoint)
-{
-	tool_say("%s: %s", checkpoint->path, strerror(errno));
-	return TOOL_USAGE;
-}
-
 int
 checkpoint_read(struct checkpoint *checkpoint, const char *path, const char *topic)
 {
@@ -211,7 +212,7 @@ checkpoint_read(struct checkpoint *checkpoint, const char *path, const char *top
 	if (fd < 0 && errno == ENOENT && topic != NULL)
 		return TOOL_DONE;
 	if (fd < 0)
-		return cannot_open(checkpoint);
+		return cannot_read(checkpoint);
 	result = read_from(checkpoint, fd, topic);
 	close(fd);
 	return result;
@@ -228,9 +229,20 @@ is_named(int fd, const char *path)
 	    open_one.st_dev == named.st_dev;
 }
 
-/* Opens what is at `path` and locks it. -1 with errno; EWOULDBLOCK: somebody else has it. */
 static int
-open_locked(const char *path, int flags)
+lock(int fd, int how)
+{
+	int result;
+
+	do
+		result = flock(fd, how);
+	while (result != 0 && errno == EINTR);
+	return result;
+}
+
+/* Opens what is at `path` and locks it, `how` as flock has it. -1 with errno; EWOULDBLOCK: somebody else has it. */
+static int
+open_locked(const char *path, int flags, int how)
 {
 	for (;;) {
 		int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
@@ -238,7 +250,7 @@ open_locked(const char *path, int flags)
 
 		if (fd < 0)
 			return -1;
-		if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+		if (lock(fd, how) != 0) {
 			error = errno;
 			close(fd);
 			errno = error;
@@ -290,7 +302,14 @@ force_directory_of(const char *path)
 	return result;
 }
 
-/* The new file, locked and renamed over the old one; -1 with errno. */
+/* Has somebody else made the file that we did not find? Asked with the lock on the new one, so it cannot come later. */
+static bool
+is_late(const struct checkpoint *checkpoint)
+{
+	return checkpoint->fd < 0 && access(checkpoint->path, F_OK) == 0;
+}
+
+/* The new file, locked and renamed over the old one; -1 with errno, EWOULDBLOCK: somebody else does that. */
 static int
 replace(const struct checkpoint *checkpoint)
 {
@@ -301,30 +320,50 @@ replace(const struct checkpoint *checkpoint)
 		errno = ENAMETOOLONG;
 		return -1;
 	}
-	fd = open_locked(beside, O_RDWR | O_CREAT);
+	/* Who has the file's lock waits for one that is late, and will see it. */
+	fd = open_locked(beside, O_RDWR | O_CREAT, checkpoint->fd >= 0 ? LOCK_EX : LOCK_EX | LOCK_NB);
 	if (fd < 0)
 		return -1;
-	if (write_all(fd, checkpoint) == 0 && rename(beside, checkpoint->path) == 0 && force_directory_of(beside) == 0)
+	if (is_late(checkpoint))
+		errno = EWOULDBLOCK;
+	else if (write_all(fd, checkpoint) == 0 && rename(beside, checkpoint->path) == 0 && force_directory_of(beside) == 0)
 		return fd;
 	error = errno;
+	unlink(beside);
 	close(fd);
 	errno = error;
 	return -1;
 }
 
-int
-checkpoint_save(struct checkpoint *checkpoint)
+static int
+busy(const struct checkpoint *checkpoint)
+{
+	tool_say("%s: another logbroker reads with this checkpoint", checkpoint->path);
+	return TOOL_BUSY;
+}
+
+/* Returns an enum tool_exit. */
+static int
+keep(struct checkpoint *checkpoint)
 {
 	int fd = replace(checkpoint);
 
+	if (fd < 0 && errno == EWOULDBLOCK)
+		return busy(checkpoint);
 	if (fd < 0) {
 		tool_say("%s: the position cannot be kept: %s", checkpoint->path, strerror(errno));
-		return -1;
+		return TOOL_INTERNAL;
 	}
 	if (checkpoint->fd >= 0)
 		close(checkpoint->fd);
 	checkpoint->fd = fd;
-	return 0;
+	return TOOL_DONE;
+}
+
+int
+checkpoint_save(struct checkpoint *checkpoint)
+{
+	return keep(checkpoint) == TOOL_DONE ? 0 : -1;
 }
 
 int
@@ -333,18 +372,14 @@ checkpoint_open(struct checkpoint *checkpoint, const char *path, const char *top
 	int result = TOOL_DONE;
 
 	init(checkpoint, path, topic);
-	checkpoint->fd = open_locked(path, O_RDONLY);
-	if (checkpoint->fd < 0 && errno == EWOULDBLOCK) {
-		tool_say("%s: another logbroker reads with this checkpoint", path);
-		return TOOL_BUSY;
-	}
+	checkpoint->fd = open_locked(path, O_RDONLY, LOCK_EX | LOCK_NB);
+	if (checkpoint->fd < 0 && errno == EWOULDBLOCK)
+		return busy(checkpoint);
 	if (checkpoint->fd < 0 && errno != ENOENT)
-		return cannot_open(checkpoint);
+		return cannot_read(checkpoint);
 	if (checkpoint->fd >= 0)
 		result = read_from(checkpoint, checkpoint->fd, topic);
-	if (result == TOOL_DONE && checkpoint_save(checkpoint) != 0)
-		result = TOOL_INTERNAL;
-	return result;
+	return result == TOOL_DONE ? keep(checkpoint) : result;
 }
 
 void

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -204,6 +205,42 @@ START_TEST(exit_9_checkpoint_has_one_reader_at_a_time)
 }
 END_TEST
 
+/* Two that find no file: the one that is still making the first one is there, too. */
+START_TEST(exit_9_checkpoint_that_another_reader_is_just_making)
+{
+	struct checkpoint checkpoint;
+	int fd = open(beside, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+
+	ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+	ck_assert_int_eq(checkpoint_open(&checkpoint, path, "t"), TOOL_BUSY);
+	checkpoint_close(&checkpoint);
+	expect_said("another logbroker reads with this checkpoint");
+	ck_assert_int_eq(access(path, F_OK), -1);
+	close(fd);
+	ck_assert_int_eq(checkpoint_open(&checkpoint, path, "t"), TOOL_DONE);
+	checkpoint_close(&checkpoint);
+}
+END_TEST
+
+/* One that has found no file, and comes to make it when another one has. */
+START_TEST(exit_9_checkpoint_that_another_reader_has_made_meanwhile)
+{
+	struct checkpoint first, late;
+
+	ck_assert_int_eq(checkpoint_read(&late, path, "t"), TOOL_DONE);
+	ck_assert_int_eq(checkpoint_open(&first, path, "t"), TOOL_DONE);
+	ck_assert_int_eq(checkpoint_set(&first, 0, 5), 0);
+	ck_assert_int_eq(checkpoint_save(&first), 0);
+	ck_assert_int_eq(checkpoint_save(&late), -1);
+	checkpoint_close(&late);
+	expect_said("another logbroker reads with this checkpoint");
+	ck_assert_int_eq(access(beside, F_OK), -1);
+	ck_assert_int_eq(checkpoint_save(&first), 0);
+	checkpoint_close(&first);
+	expect_file(HEAD "partition 0 5\nend\n");
+}
+END_TEST
+
 START_TEST(checkpoint_that_cannot_be_kept_is_told_at_the_start)
 {
 	struct checkpoint checkpoint;
@@ -214,6 +251,10 @@ START_TEST(checkpoint_that_cannot_be_kept_is_told_at_the_start)
 	expect_said("the position cannot be kept: Is a directory");
 	rmdir(beside);
 	ck_assert_int_eq(checkpoint_open(&checkpoint, "/no/such/directory/position", "t"), TOOL_INTERNAL);
+	checkpoint_close(&checkpoint);
+	ck_assert_int_eq(checkpoint_open(&checkpoint, directory, "t"), TOOL_USAGE);
+	checkpoint_close(&checkpoint);
+	ck_assert_int_eq(checkpoint_read(&checkpoint, directory, "t"), TOOL_USAGE);
 	checkpoint_close(&checkpoint);
 	ck_assert_int_eq(checkpoint_read(&checkpoint, path, NULL), TOOL_USAGE);	/* of which topic? */
 	checkpoint_close(&checkpoint);
@@ -275,6 +316,8 @@ main(void)
 	tcase_add_test(tcase, checkpoint_cut_anywhere_is_refused);
 	tcase_add_test(tcase, checkpoint_killed_between_write_and_rename_keeps_the_old_position);
 	tcase_add_test(tcase, exit_9_checkpoint_has_one_reader_at_a_time);
+	tcase_add_test(tcase, exit_9_checkpoint_that_another_reader_is_just_making);
+	tcase_add_test(tcase, exit_9_checkpoint_that_another_reader_has_made_meanwhile);
 	tcase_add_test(tcase, checkpoint_that_cannot_be_kept_is_told_at_the_start);
 	tcase_add_test(tcase, checkpoint_survives_kill_at_any_moment);
 	suite_add_tcase(suite, tcase);
