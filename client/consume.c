@@ -2,8 +2,9 @@
  * `logbroker consume`, `replay`, `follow` and `tail`: a subscription, with different defaults, whose batches go to standard
  * output.
  *
- * With a checkpoint the position behind a batch is kept once its records have been written: the file is saved when a second has
- * passed since the last time, and at the end. Who is killed gets what was not saved again: at least once.
+ * With a checkpoint the positions at which reading begins are kept at once, and the one behind a batch once its records have been
+ * written: the file is saved when a second has passed since the last time, and at the end. Who is killed gets what was not saved
+ * again: at least once.
  */
 #include <sys/resource.h>
 
@@ -34,7 +35,7 @@ struct consume {
 	int32_t only;			/* the partition that was named, or -1 */
 	struct lb_subscription *subscription;
 	struct checkpoint checkpoint;
-	bool moved;			/* since it was saved */
+	bool moved;			/* there are positions that are not saved */
 	int64_t save_due_ns;		/* when moved */
 	int64_t progress_ns;		/* when the last batch came */
 	int64_t left;			/* records that may still be delivered */
@@ -167,13 +168,19 @@ note_stop(void *context, const struct lb_error *error)
 
 /* ---- checkpoints ---- */
 
+/*
+ * Asked when the partitions' ends are known, so from now on each has a position. A follower that is killed ahead of the first
+ * record must not begin at another end.
+ */
 static int64_t
 load_position(void *context, const char *topic, int32_t partition)
 {
 	struct consume *consume = context;
 
 	(void)topic;
-	return checkpoint_get(&consume->checkpoint, partition);
+	consume->moved = true;
+	consume->save_due_ns = clock_now_ns();
+	return consume->options->from == OPTIONS_FROM_CHECKPOINT ? checkpoint_get(&consume->checkpoint, partition) : -1;
 }
 
 /* Positions are taken from the subscription when the file is saved: see save. */
@@ -259,7 +266,7 @@ subscription_options(struct consume *consume)
 	how.max_bytes = options->max_bytes;
 	how.timeout_ms = options->timeout_ms;
 	how.give_up_ms = options->timeout_ms;
-	if (options->from == OPTIONS_FROM_CHECKPOINT)
+	if (options->checkpoint != NULL)
 		how.checkpoints = (struct lb_checkpoints){ load_position, accept_position, consume };
 	how.handler = deliver;
 	how.stopped = note_stop;

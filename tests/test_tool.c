@@ -1534,6 +1534,24 @@ expect_kept(const char *positions)
 }
 
 static void
+wait_kept(const char *positions)
+{
+	for (int i = 0; i < 15000; i++) {
+		char have[256] = "";
+		int fd = open(kept, O_RDONLY | O_CLOEXEC);
+
+		if (fd >= 0) {
+			ck_assert_int_ge(read(fd, have, sizeof have - 1), 0);
+			close(fd);
+		}
+		if (strstr(have, positions) != NULL)
+			break;
+		usleep(2000);
+	}
+	expect_kept(positions);
+}
+
+static void
 write_kept(const char *text)
 {
 	int fd = open(kept, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -1602,22 +1620,33 @@ START_TEST(C04_checkpoint_is_kept_while_following_and_survives_kill)
 	append_numbers(0, 0, 5);
 	run_start(&run, fake.address, with_kept("follow --from earliest --checkpoint %s t"), -1);
 	ck_assert(run_wait_output(&run, 10));
-	for (int i = 0; i < 15000; i++) {
-		char have[256] = "";
-		int fd = open(kept, O_RDONLY | O_CLOEXEC);
-
-		ck_assert_int_ge(read(fd, have, sizeof have - 1), 0);
-		close(fd);
-		if (strstr(have, "partition 0 5\n") != NULL)
-			break;
-		usleep(2000);
-	}
+	wait_kept("partition 0 5\n");
 	kill(run.pid, SIGKILL);
 	run_end(&run);
-	expect_kept("partition 0 5\n");
 	fake_append(&fake, 0, "next", 4);
 	good_run(with_kept("consume --checkpoint %s t"), "");
 	expect_out("next\n");
+	fake_stop(&fake);
+}
+END_TEST
+
+/* Killed ahead of the first record: what came since its start is not skipped by the next one. */
+START_TEST(C04_checkpoint_of_a_follower_is_kept_from_its_start)
+{
+	static const char *const commands[] = { "follow --checkpoint %s t", "follow --from latest --checkpoint %s t" };
+
+	fake_start(&fake, 2, true);
+	append_numbers(0, 0, 5);
+	append_numbers(1, 0, 3);
+	run_start(&run, fake.address, with_kept(commands[_i]), -1);
+	wait_kept("partition 0 5\npartition 1 3\n");
+	kill(run.pid, SIGKILL);
+	run_end(&run);
+	fake_append(&fake, 1, "missed", 6);
+	run_start(&run, fake.address, with_kept("follow --checkpoint %s -n 1 t"), -1);
+	run_end(&run);
+	expect_code(0);
+	expect_out("missed\n");
 	fake_stop(&fake);
 }
 END_TEST
@@ -2033,6 +2062,7 @@ add_checkpoints(TCase *tcase)
 	ADD(C04_checkpoint_begins_where_the_last_run_ended);
 	ADD(C04_checkpoint_of_a_follower_that_began_at_the_end);
 	ADD(C04_checkpoint_is_kept_while_following_and_survives_kill);
+	ADD_LOOP(C04_checkpoint_of_a_follower_is_kept_from_its_start, 2);
 	ADD(C04_checkpoint_stays_when_the_output_fails);
 	ADD(exit_2_checkpoint_of_another_topic_or_no_checkpoint_at_all);
 	ADD(exit_9_checkpoint_that_another_one_reads_with);
