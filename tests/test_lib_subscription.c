@@ -279,6 +279,31 @@ START_TEST(J3_a_gap_fails)
 }
 END_TEST
 
+/* Whoever keeps the position while nothing has come behind the gap, and begins there, is told of it. */
+START_TEST(J3_a_position_stays_ahead_of_a_gap_until_it_is_told)
+{
+	begin(1, true, _i);
+	append(0, 50, 30);
+	by.options.start = LB_START_OFFSET;
+	by.options.start_offset = 3;
+	by.options.on_gap = LB_GAP_LATEST;
+	move_start(30);
+	open_it();
+	while (lb_subscription_position(by.subscription, 0) < 0)
+		subscribing_for(&by, 5);
+	ck_assert_int_eq(by.records, 0);
+	ck_assert_int_eq(lb_subscription_position(by.subscription, 0), 3);
+	append(0, 1, 30);
+	by.next[0] = 3;
+	subscribing_until(&by, 1);
+	ck_assert_int_eq(by.skipped, 47);
+	ck_assert_int_eq(by.first[0], 50);
+	if (!_i)
+		ck_assert_int_eq(lb_subscription_position(by.subscription, 0), 51);
+	end();
+}
+END_TEST
+
 START_TEST(J3_a_gap_is_skipped_and_counted)
 {
 	int64_t before;
@@ -1130,6 +1155,7 @@ suite(void)
 	tcase_add_loop_test(tc, C03_a_stop_beyond_the_end_is_waited_for, 0, 2);
 	tcase_add_loop_test(tc, starts_latest_before_the_end_and_some_partitions, 0, 2);
 	tcase_add_loop_test(tc, J3_a_gap_fails, 0, 2);
+	tcase_add_loop_test(tc, J3_a_position_stays_ahead_of_a_gap_until_it_is_told, 0, 2);
 	tcase_add_loop_test(tc, J3_a_gap_is_skipped_and_counted, 0, 2);
 	tcase_add_loop_test(tc, C04_a_position_above_the_watermark, 0, 2);
 	tcase_add_loop_test(tc, what_is_not_there_is_final, 0, 2);

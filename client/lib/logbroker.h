@@ -525,7 +525,10 @@ enum lb_code lb_subscription_next(struct lb_subscription *subscription, int time
  * or while lb_subscription_next's batch is out: takes the place of that batch's next offset and is what is saved.
  */
 enum lb_code lb_subscription_seek(struct lb_subscription *subscription, int32_t partition, int64_t offset, struct lb_error *error);
-/* The next offset to be delivered; -1: not known yet, or no such partition. */
+/*
+ * The next offset to be delivered, or the first that was passed over (options.on_gap) until a batch has told it: who begins there again
+ * is told, too. -1: not known yet, or no such partition.
+ */
 int64_t lb_subscription_position(const struct lb_subscription *subscription, int32_t partition);
 /*
  * Paused: no handler is called and nothing more asked for, until it is undone (lb_subscription_next gives what has already come). For

@@ -381,10 +381,14 @@ lb_reader_seek(struct lb_reader *reader, int64_t offset, bool batch_out)
 	lb_cursor_seek(&reader->cursor, offset);
 }
 
+/* Ahead of a gap that no batch has told yet: who keeps the position now, and begins there again, is told. */
 int64_t
-lb_reader_position(const struct lb_reader *reader)
+lb_reader_position(const struct lb_reader *reader, bool batch_out)
 {
 	unsigned next = reader->replaced ? 1 : 0;
+	const struct lb_batch *batch = &reader->batches[next].batch;
 
-	return next < reader->batch_count ? reader->batches[next].batch.base_offset : reader->cursor.next_offset;
+	if (next < reader->batch_count)
+		return batch->base_offset - (next == 0 && batch_out ? 0 : batch->skipped);
+	return reader->cursor.next_offset - reader->cursor.skipped;
 }

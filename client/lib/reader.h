@@ -84,7 +84,7 @@ const struct lb_batch *lb_reader_batch(const struct lb_reader *reader);
 void lb_reader_handled(struct lb_reader *reader);
 /* batch_out: the first batch is with the application, and stays until lb_reader_handled. */
 void lb_reader_seek(struct lb_reader *reader, int64_t offset, bool batch_out);
-/* The next offset to be handled; -1 = not known yet. */
-int64_t lb_reader_position(const struct lb_reader *reader);
+/* The next offset to be handled, or passed over and not told yet; -1 = not known yet. batch_out: as above. */
+int64_t lb_reader_position(const struct lb_reader *reader, bool batch_out);
 
 #endif

@@ -276,7 +276,7 @@ lb_subscription_position(const struct lb_subscription *subscription, int32_t par
 {
 	const struct lb_reader *reader = find_reader(subscription, partition);
 
-	return reader != NULL ? lb_reader_position(reader) : -1;
+	return reader != NULL ? lb_reader_position(reader, reader == subscription->out) : -1;
 }
 
 enum lb_code

@@ -109,7 +109,7 @@ lb_turns_handled(struct lb_subscription *subscription)
 
 	if (reader == NULL)
 		return;
-	next_offset = reader->replaced ? lb_reader_position(reader) : lb_reader_batch(reader)->next_offset;
+	next_offset = reader->replaced ? lb_reader_position(reader, true) : lb_reader_batch(reader)->next_offset;
 	if (checkpoints->save != NULL &&
 	    checkpoints->save(checkpoints->context, subscription->setting.topic, reader->cursor.partition, next_offset) != 0) {
 		if (!lb_source_gone(&subscription->source))
