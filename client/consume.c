@@ -25,7 +25,7 @@
 
 enum {
 	CONSUME_SAVE_MS = 1000,
-	CONSUME_GRACE_MS = 500,		/* when the time is over the subscription's own reason, which is due then, is the better one */
+	CONSUME_GRACE_MS = 500,		/* for the subscription's own reason, due at the same time: it tells more */
 	CONSUME_FAILED = -1,		/* of the handler: the position stays */
 };
 

@@ -328,10 +328,13 @@ json_read_record(uint8_t *line, size_t bytes, const uint8_t **payload, size_t *p
 	struct json json = { .begin = line, .next = line, .end = line + bytes };
 	struct string found = { NULL, 0 };
 
-	if (!text_is_utf8(line, bytes))
+	json.next = line + text_utf8_bytes(line, bytes);
+	if (json.next < json.end) {
 		fail(&json, "not UTF-8");
-	else
+	} else {
+		json.next = line;
 		take_record(&json, &found);
+	}
 	*at = (size_t)(json.next - line);
 	*payload = found.bytes;
 	*payload_bytes = found.size;

@@ -592,8 +592,8 @@ check_together(const struct verb *verb, const struct options *options)
 	if (contradiction != NULL)
 		tool_say("%s", contradiction);
 	else if (options->operand_count < verb->operands_min || options->operand_count > verb->operands_max)
-		tool_say("usage: logbroker %s [options] %s (logbroker %s -h tells more)", verb->name, verb->operands,
-		    verb->name);
+		tool_say("usage: logbroker %s [options]%s%s (logbroker %s -h tells more)", verb->name,
+		    verb->operands[0] != '\0' ? " " : "", verb->operands, verb->name);
 	else
 		return OPTIONS_RUN;
 	return OPTIONS_WRONG;

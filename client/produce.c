@@ -226,7 +226,8 @@ say_bad_record(struct produce *produce, const char *input, const struct framing_
 	else
 		tool_say("%s: record %" PRId64 " at byte %" PRId64 " has no key: --key-delim '%s' is not in it%s", input,
 		    produce->record_number, record->position, delimiter,
-		    strchr(delimiter, '\\') != NULL ? " (a backslash is a character like others; a tab is $'\\t' in most shells)" : "");
+		    strchr(delimiter, '\\') == NULL ? "" :
+		    " (a backslash is a character like others; a tab is $'\\t' in most shells)");
 }
 
 static enum lb_code

@@ -50,15 +50,17 @@ skip_ascii(const uint8_t *bytes, size_t size)
 	return i;
 }
 
-bool
-text_is_utf8(const uint8_t *bytes, size_t size)
+size_t
+text_utf8_bytes(const uint8_t *bytes, size_t size)
 {
-	for (size_t i = skip_ascii(bytes, size), length; i < size; i += length) {
+	size_t i = skip_ascii(bytes, size), length;
+
+	for (; i < size; i += length) {
 		length = utf8_length(bytes + i, size - i);
 		if (length == 0)
-			return false;
+			break;
 	}
-	return true;
+	return i;
 }
 
 /* U+0000 to U+001F, U+007F to U+009F. */
@@ -185,7 +187,7 @@ put_base64(struct output *output, const uint8_t *bytes, size_t size)
 void
 text_put_payload(struct output *output, const uint8_t *payload, size_t size)
 {
-	if (text_is_utf8(payload, size)) {
+	if (text_utf8_bytes(payload, size) == size) {
 		output_print(output, "\"payload\":");
 		text_put_json(output, payload, size);
 		return;

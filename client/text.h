@@ -10,8 +10,8 @@
 
 #include "client/output.h"
 
-/* Is all of it UTF-8? */
-bool text_is_utf8(const uint8_t *bytes, size_t size);
+/* How many of the first bytes are UTF-8: all of them, or those ahead of the first one that begins no character. */
+size_t text_utf8_bytes(const uint8_t *bytes, size_t size);
 
 /* With escapes as in C: \n, \t, \\ and \xNN for what a terminal must not get and for what is no UTF-8. */
 void text_put_escaped(struct output *output, const void *bytes, size_t size);

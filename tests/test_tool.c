@@ -83,7 +83,7 @@ static const struct {
 	{ "produce", "usage" },
 	{ "consume", "usage" },
 	{ "consume a b", "usage" },
-	{ "ping x", "usage" },
+	{ "ping x", "usage: logbroker ping [options] (" },
 	{ "consume a/b", "partition's number" },
 	{ "consume a/", "partition's number" },
 	{ "consume a/1x", "partition's number" },
@@ -300,7 +300,7 @@ START_TEST(exit_4_cannot_connect)
 	run_tool(&run, fake.address, "consume --timeout 300ms t", "", 0);
 	expect_code(4);
 	expect_said("Connection refused");
-	run_tool(&run, "unix:/no/such/socket", "consume t", "", 0);
+	run_tool(&run, "unix:/no/such/socket", "consume --timeout 300ms t", "", 0);
 	expect_code(4);
 	run_tool(&run, "no-such-host.invalid:9092", "produce t", "", 0);
 	expect_code(4);
