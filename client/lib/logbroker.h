@@ -9,6 +9,7 @@
  *   subscription   batches of records of a topic's partitions, replayed or followed
  *
  * Errors. What can fail returns LB_OK (0) or another enum lb_code, and fills in *error unless that is NULL. Nothing is printed.
+ * What an open function that fails was to set is NULL, which all free functions take.
  *
  * Threads and signals. The library has no threads and touches no signals (it sends with MSG_NOSIGNAL). An object, with all
  * that was made from it, may be used by one thread at a time; different objects are independent. After a fork(2) they
@@ -382,7 +383,7 @@ struct lb_receipt {
 	size_t record_count;	/* 1, or the batch's */
 };
 
-/* error NULL: acknowledged. receipt is never NULL; base_offset is -1 with an error. */
+/* error NULL: acknowledged. receipt is never NULL; base_offset is -1 with an error, whose sentence is about the request that the record was in. */
 typedef void lb_receipt_cb(void *context, const struct lb_receipt *receipt, const struct lb_error *error);
 
 enum { LB_ANY_PARTITION = -1 };
@@ -494,7 +495,8 @@ struct lb_subscription_options {
 	int timeout_ms;			/* 5000: for connecting, and for an answer beyond its wait; then the connection is given up */
 	int give_up_ms;			/* -1 (never): how long a partition may be without a connection before the subscription stops */
 	struct lb_checkpoints checkpoints;	/* load, save NULL: not done. A position that load knows goes before start; each batch's next offset
-						 * is saved after its handler returned: at-least-once */
+						 * is saved after its handler returned: at-least-once. Where no batch came none is: a
+						 * start at latest is at that moment's end the next time, too */
 	lb_batch_cb *handler;		/* NULL: lb_subscription_next is used */
 	lb_stopped_cb *stopped;		/* NULL: allowed; error in lb_subscription_next */
 	void *context;			/* of both */
