@@ -11,8 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
+
 static int stop_fd = -1;
 static volatile sig_atomic_t stop_wanted;
+static _Atomic int64_t stop_since_ns;
 
 void
 tool_say(const char *format, ...)
@@ -78,13 +81,22 @@ tool_not_opened(const struct options *options, const struct lb_error *error)
 	return TOOL_USAGE;
 }
 
-/* Only what is allowed in a signal handler. */
+/*
+ * Only what is allowed in a signal handler. A second signal is one only when it comes later: timeout(1) sends two at once, and
+ * the end that the first has begun should not be cut short by that.
+ */
 static void
 on_stop(int signal_number)
 {
 	const uint64_t one = 1;
 
-	(void)signal_number;
+	if (stop_wanted && clock_now_ns() - stop_since_ns >= CLOCK_NS_PER_S) {
+		signal(signal_number, SIG_DFL);
+		raise(signal_number);	/* comes when this returns */
+		return;
+	}
+	if (!stop_wanted)
+		stop_since_ns = clock_now_ns();
 	stop_wanted = 1;
 	if (write(stop_fd, &one, sizeof(one)) < 0)
 		_exit(TOOL_INTERNAL);
@@ -93,7 +105,7 @@ on_stop(int signal_number)
 int
 tool_catch_stop(void)
 {
-	struct sigaction action = { .sa_handler = on_stop, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction action = { .sa_handler = on_stop };
 
 	stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (stop_fd < 0)

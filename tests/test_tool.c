@@ -1208,7 +1208,9 @@ START_TEST(follow_writes_what_comes_to_any_partition_and_ends_on_a_signal)
 		fake_append(&fake, i, "new", 3);
 		ck_assert(run_wait_output(&run, 4 * (size_t)(i + 1)));
 	}
-	kill(run.pid, _i == 0 ? SIGINT : SIGTERM);
+	/* From 2 on as timeout(1) does it: two of them, at once. */
+	for (int i = 0; i <= _i / 2; i++)
+		kill(run.pid, _i % 2 == 0 ? SIGINT : SIGTERM);
 	run_end(&run);
 	expect_code(0);
 	expect_out("new\nnew\nnew\n");
@@ -1915,6 +1917,23 @@ is_read(int writing_end, pid_t pid)
 	return false;
 }
 
+/* An end that takes long can be cut short: by a signal that is not the first one's companion. */
+START_TEST(a_later_signal_kills)
+{
+	fake_start(&fake, 1, true);
+	fake.faults.hold_produces = 2;
+	run_start(&run, fake.address, "produce --timeout 60 --linger 0 t", -1);
+	ck_assert_int_eq(write(run.input, "1\n", 2), 2);
+	ck_assert(fake_wait_produces(&fake, 1));
+	kill(run.pid, SIGTERM);
+	usleep(1100000);	/* the second that the manual promises */
+	kill(run.pid, SIGTERM);
+	run_end(&run);
+	expect_code(128 + SIGTERM);
+	fake_stop(&fake);
+}
+END_TEST
+
 /* What was read is delivered, and said; what was not read is not. */
 START_TEST(exit_7_a_signal_ends_produce_with_what_was_read)
 {
@@ -2035,7 +2054,7 @@ add_faults(TCase *tcase)
 	ADD_LOOP(exit_1_bytes_that_are_no_answer_do_no_harm, COUNT(raw_answers));
 	tcase_add_loop_test(tcase, exit_1_metadata_answer_cut_anywhere_inside_its_frame, 6, 43);
 	ADD(exit_4_connection_that_ends_before_the_answer);
-	ADD_LOOP(follow_writes_what_comes_to_any_partition_and_ends_on_a_signal, 2);
+	ADD_LOOP(follow_writes_what_comes_to_any_partition_and_ends_on_a_signal, 4);
 	ADD(follow_asks_again_when_a_hold_runs_out_empty);
 	ADD(follow_goes_on_where_it_was_after_a_lost_connection);
 	ADD_LOOP(broken_pipe_is_a_quiet_end, 2);
@@ -2077,6 +2096,7 @@ add_input(TCase *tcase)
 	ADD_LOOP(exit_codes_of_produce_whatever_the_input_is, SOURCE_COUNT);
 	ADD(C08_produce_linger_lets_records_wait_for_others);
 	ADD(C08_produce_sends_a_full_batch_at_once_whatever_the_linger);
+	ADD(a_later_signal_kills);
 	ADD(exit_7_a_signal_ends_produce_with_what_was_read);
 	ADD(C09_produce_goes_on_when_an_idle_connection_ended);
 	tcase_add_checked_fixture(tcase, make_kept, remove_kept);
