@@ -732,7 +732,7 @@ START_TEST(C04_checkpoints_that_fail)
 	subscribing_init(&by, _i);
 	by.options.checkpoints = (struct lb_checkpoints){ load, save, NULL };
 	by.options.max_bytes = 10 * 38;
-	kept = -1;
+	kept = 0;
 	refuse_saves = 1;
 	open_it();
 	ck_assert_int_eq(subscribing_until_stop(&by), LB_HANDLER_FAILED);
@@ -765,7 +765,8 @@ START_TEST(C04_a_seek_inside_takes_the_place_of_the_next_offset)
 	ck_assert_int_ge(saves, 1);
 	subscribing_for(&by, 20);
 	ck_assert_int_eq(saved, 20);
-	ck_assert_int_eq(saves, 2);
+	/* Once at the start, which is not known. */
+	ck_assert_int_eq(saves, 3);
 	end();
 }
 END_TEST
@@ -888,6 +889,15 @@ save_and_free(void *context, const char *topic, int32_t partition, int64_t next_
 	return 0;
 }
 
+static int64_t
+load_beginning(void *context, const char *topic, int32_t partition)
+{
+	(void)context;
+	(void)topic;
+	(void)partition;
+	return 0;
+}
+
 static void
 stopped_and_free(void *context, const struct lb_error *error)
 {
@@ -899,15 +909,16 @@ START_TEST(freed_inside_a_callback)
 {
 	int before, after;
 
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		begin(2, true, false);
 		append(0, 20, 30);
 		append(1, 20, 30);
 		before = descriptors();
 		by.handle = i == 0 || i == 4 ? free_inside : NULL;
 		refuse_batches = i == 4;
-		by.options.checkpoints = (struct lb_checkpoints){ i == 1 ? load_and_free : NULL, i == 2 ? save_and_free :
-		    by.handle != NULL ? never_save : NULL, &by };
+		/* 2: saved behind a batch; 5: at the start. */
+		by.options.checkpoints = (struct lb_checkpoints){ i == 1 ? load_and_free : i == 5 ? NULL : load_beginning,
+		    i == 2 || i == 5 ? save_and_free : i == 1 || by.handle != NULL ? never_save : NULL, &by };
 		by.options.stop = LB_STOP_AT_WATERMARK;
 		open_it();
 		if (i == 3) {
@@ -931,12 +942,13 @@ START_TEST(freed_by_a_checkpoint_inside_next)
 {
 	const struct lb_batch *batch;
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		enum lb_code code;
 
 		begin(1, true, true);
 		append(0, 20, 30);
-		by.options.checkpoints = (struct lb_checkpoints){ i == 0 ? load_and_free : NULL, i == 1 ? save_and_free : NULL, &by };
+		by.options.checkpoints = (struct lb_checkpoints){ i == 0 ? load_and_free : i == 1 ? load_beginning : NULL,
+		    i == 0 ? never_save : save_and_free, &by };
 		open_it();
 		code = lb_subscription_next(by.subscription, SUBSCRIBING_DEADLINE_MS, &batch, NULL);
 		if (i == 1) {
@@ -947,6 +959,201 @@ START_TEST(freed_by_a_checkpoint_inside_next)
 		ck_assert_ptr_null(batch);
 		fake_stop(&fake);
 	}
+}
+END_TEST
+
+/* ---- starts that are kept --------------------------------------------------------------------------------------- */
+
+/* Of each partition; -1 = none. */
+static int64_t places[FAKE_PARTITIONS_MAX];
+
+static int64_t
+load_place(void *context, const char *topic, int32_t partition)
+{
+	(void)context;
+	(void)topic;
+	return places[partition];
+}
+
+static int
+save_place(void *context, const char *topic, int32_t partition, int64_t next_offset)
+{
+	(void)context;
+	(void)topic;
+	if (refuse_saves > 0)
+		return -1;
+	places[partition] = next_offset;
+	saves++;
+	return 0;
+}
+
+static void
+begin_places(int partitions, bool pull)
+{
+	begin(partitions, true, pull);
+	for (int i = 0; i < partitions; i++) {
+		append(i, 20, 30);
+		places[i] = -1;
+	}
+	saves = refuse_saves = 0;
+}
+
+static void
+run_places(bool pull, enum lb_start start, int64_t start_offset)
+{
+	subscribing_init(&by, pull);
+	by.look = look;
+	by.options.start = start;
+	by.options.start_offset = start_offset;
+	by.options.checkpoints = (struct lb_checkpoints){ load_place, save_place, NULL };
+	open_it();
+}
+
+/* Until so many positions have been saved. */
+static void
+until_saved(int count_saves)
+{
+	int64_t until_ms = wire_now_ms() + SUBSCRIBING_DEADLINE_MS;
+
+	while (saves < count_saves && wire_now_ms() < until_ms)
+		subscribing_for(&by, 5);
+	ck_assert_int_eq(saves, count_saves);
+}
+
+START_TEST(C04_a_start_is_kept_although_nothing_comes)
+{
+	static const enum lb_start starts[] = { LB_START_LATEST, LB_START_BEFORE_END, LB_START_OFFSET };
+
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
+		begin_places(2, _i);
+		run_places(_i, starts[i], starts[i] == LB_START_OFFSET ? 20 : 0);
+		until_saved(2);
+		subscribing_for(&by, 20);
+		ck_assert_int_eq(saves, 2);
+		ck_assert_int_eq(by.records, 0);
+		subscribing_close(&by);
+		append(0, 5, 30);
+		append(1, 7, 30);
+		/* Whatever the start would come to now. */
+		run_places(_i, LB_START_LATEST, 0);
+		subscribing_until(&by, 12);
+		ck_assert_int_eq(by.first[0], 20);
+		ck_assert_int_eq(by.first[1], 20);
+		end();
+	}
+}
+END_TEST
+
+/* Records that were there at the start and have gone unread are told. */
+START_TEST(C04_J3_the_earliest_start_is_kept)
+{
+	begin_places(1, _i);
+	run_places(_i, LB_START_EARLIEST, 0);
+	/* Killed, as it were, with the first batch. */
+	if (_i) {
+		const struct lb_batch *batch;
+
+		ck_assert_int_eq(lb_subscription_next(by.subscription, SUBSCRIBING_DEADLINE_MS, &batch, NULL), LB_OK);
+	} else {
+		by.handle = free_inside;
+		refuse_batches = 0;
+		ck_assert_int_eq(subscribing_until_stop(&by), LB_CLOSED);
+		by.subscription = NULL;
+	}
+	subscribing_close(&by);
+	ck_assert_int_eq(saves, 1);
+	ck_assert_int_eq(places[0], 0);
+	move_start(8);
+	run_places(_i, LB_START_EARLIEST, 0);
+	ck_assert_int_eq(subscribing_until_stop(&by), LB_GAP);
+	ck_assert_int_eq(by.error.skipped, 8);
+	end();
+}
+END_TEST
+
+START_TEST(C04_J3_a_start_is_kept_ahead_of_its_gap)
+{
+	begin_places(1, _i);
+	move_start(10);
+	subscribing_init(&by, _i);
+	by.options.start = LB_START_OFFSET;
+	by.options.start_offset = 3;
+	by.options.on_gap = LB_GAP_LATEST;
+	by.options.checkpoints = (struct lb_checkpoints){ load_place, save_place, NULL };
+	open_it();
+	until_saved(1);
+	ck_assert_int_eq(places[0], 3);
+	end();
+}
+END_TEST
+
+/* It is read from its beginning, whatever the start; so it must be the next time. */
+START_TEST(C04_the_start_of_a_partition_that_is_added_is_kept)
+{
+	begin(2, true, _i);
+	fake.partition_count = 1;
+	append(0, 20, 30);
+	places[0] = places[1] = -1;
+	saves = 0;
+	run_places(_i, LB_START_LATEST, 0);
+	while (lb_subscription_position(by.subscription, 0) < 0)
+		subscribing_for(&by, 5);
+	lock();
+	fake.partition_count = 2;
+	fake.faults.cut_fetches = 1;
+	unlock();
+	append(0, 1, 30);
+	/* The start of each, and behind the record. */
+	until_saved(3);
+	subscribing_close(&by);
+	ck_assert_int_eq(places[0], 21);
+	ck_assert_int_eq(places[1], 0);
+	append(1, 3, 30);
+	run_places(_i, LB_START_LATEST, 0);
+	subscribing_until(&by, 3);
+	ck_assert_int_eq(by.first[1], 0);
+	end();
+}
+END_TEST
+
+START_TEST(C04_a_start_that_cannot_be_kept)
+{
+	begin_places(2, _i);
+	refuse_saves = 1;
+	run_places(_i, LB_START_BEFORE_END, 5);
+	ck_assert_int_eq(subscribing_until_stop(&by), LB_HANDLER_FAILED);
+	ck_assert_int_eq(by.records, 0);
+	ck_assert_int_eq(by.error.offset, 15);
+	ck_assert_int_eq(lb_subscription_position(by.subscription, 0), 15);
+	refuse_saves = 0;
+	subscribing_seek(&by, 1, 15);
+	subscribing_seek(&by, 0, 15);
+	subscribing_until(&by, 10);
+	end();
+}
+END_TEST
+
+static int
+save_and_seek(void *context, const char *topic, int32_t partition, int64_t next_offset)
+{
+	(void)context;
+	(void)topic;
+	if (saves++ == 0) {
+		ck_assert_int_eq(next_offset, 20);
+		ck_assert_int_eq(lb_subscription_seek(by.subscription, partition, 15, NULL), LB_OK);
+	}
+	return 0;
+}
+
+START_TEST(C04_a_seek_while_the_start_is_kept)
+{
+	begin_places(1, _i);
+	by.options.start = LB_START_LATEST;
+	by.options.checkpoints = (struct lb_checkpoints){ NULL, save_and_seek, NULL };
+	open_it();
+	subscribing_until(&by, 5);
+	ck_assert_int_eq(by.first[0], 15);
+	end();
 }
 END_TEST
 
@@ -1180,6 +1387,12 @@ suite(void)
 	tcase_add_test(tc, C05_paused_inside);
 	tcase_add_test(tc, freed_inside_a_callback);
 	tcase_add_test(tc, freed_by_a_checkpoint_inside_next);
+	tcase_add_loop_test(tc, C04_a_start_is_kept_although_nothing_comes, 0, 2);
+	tcase_add_loop_test(tc, C04_J3_the_earliest_start_is_kept, 0, 2);
+	tcase_add_loop_test(tc, C04_J3_a_start_is_kept_ahead_of_its_gap, 0, 2);
+	tcase_add_loop_test(tc, C04_the_start_of_a_partition_that_is_added_is_kept, 0, 2);
+	tcase_add_loop_test(tc, C04_a_start_that_cannot_be_kept, 0, 2);
+	tcase_add_loop_test(tc, C04_a_seek_while_the_start_is_kept, 0, 2);
 	tcase_add_loop_test(tc, C01_endless_partitions_starve_nobody, 0, 2);
 	tcase_add_test(tc, C05_one_answer_ahead);
 	tcase_add_loop_test(tc, C10_a_seek_does_not_wait_for_a_held_request, 0, 2);

@@ -494,9 +494,10 @@ struct lb_subscription_options {
 	int32_t min_bytes;		/* 1 */
 	int timeout_ms;			/* 5000: for connecting, and for an answer beyond its wait; then the connection is given up */
 	int give_up_ms;			/* -1 (never): how long a partition may be without a connection before the subscription stops */
-	struct lb_checkpoints checkpoints;	/* load, save NULL: not done. A position that load knows goes before start; each batch's next offset
-						 * is saved after its handler returned: at-least-once. Where no batch came none is: a
-						 * start at latest is at that moment's end the next time, too */
+	struct lb_checkpoints checkpoints;	/* load, save NULL: not done. A position that load knows goes before start; where it knows none,
+						 * the one that start comes to is saved at once, so that the next run begins there
+						 * even if nothing came. Each batch's next offset is saved after its handler
+						 * returned: at-least-once */
 	lb_batch_cb *handler;		/* NULL: lb_subscription_next is used */
 	lb_stopped_cb *stopped;		/* NULL: allowed; error in lb_subscription_next */
 	void *context;			/* of both */

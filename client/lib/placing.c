@@ -69,6 +69,34 @@ fail_loading(struct lb_reader *reader)
 	lb_cursor_fail(&reader->cursor, &error);
 }
 
+static void
+fail_saving(struct lb_reader *reader)
+{
+	int64_t offset = lb_reader_position(reader, false);
+	struct lb_error error;
+
+	lb_error_set(&error, LB_HANDLER_FAILED, reader->cursor.topic, reader->cursor.partition, offset,
+	    "%s/%d: the checkpoint could not be saved at the start, offset %" PRId64, reader->cursor.topic,
+	    (int)reader->cursor.partition, offset);
+	lb_cursor_fail(&reader->cursor, &error);
+}
+
+/*
+ * Nothing may come from there before the program ends, and the start would be another place the next time: what is written until then
+ * would be passed over without a word. The subscription may be gone.
+ */
+static void
+save_start(const struct lb_subscription *subscription, struct lb_reader *reader)
+{
+	const struct lb_checkpoints *checkpoints = &subscription->options.checkpoints;
+
+	if (checkpoints->save == NULL || reader->cursor.state == LB_CURSOR_FAILED)
+		return;
+	if (checkpoints->save(checkpoints->context, subscription->setting.topic, reader->cursor.partition,
+	    lb_reader_position(reader, false)) != 0 && !lb_source_gone(&subscription->source))
+		fail_saving(reader);
+}
+
 /* The readers that have no place yet get one. */
 static void
 place(struct lb_subscription *subscription, const struct lb_metadata *metadata, const struct lb_topic_metadata *topic,
@@ -89,6 +117,10 @@ place(struct lb_subscription *subscription, const struct lb_metadata *metadata, 
 		    kept_offset >= 0 ? kept_offset : -1, clock_now_ns());
 		if (kept_offset < -1)
 			fail_loading(reader);
+		else if (kept_offset < 0)
+			save_start(subscription, reader);
+		if (lb_source_gone(&subscription->source))
+			return;
 	}
 }
 
