@@ -26,7 +26,8 @@ check_end(struct lb_walk *walk, enum lb_walk_result result, const struct lb_reco
 	require(lb_walk_next(walk, &again) == result && again.offset == record->offset && again.bytes == record->bytes);
 	require(record->data == NULL && again.data == NULL);
 	require((result == LB_WALK_END) == (walk->left_bytes == 0));
-	require(record->bytes == 0 || (result == LB_WALK_EXCEEDS && record->bytes <= LB_FETCH_MAX_BYTES));
+	require(record->bytes == 0 || result == LB_WALK_CUT || result == LB_WALK_EXCEEDS);
+	require(record->bytes <= LB_FETCH_MAX_BYTES);
 }
 
 /* Returns the number of whole records. */

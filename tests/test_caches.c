@@ -15,6 +15,7 @@
 
 #include "common/clock.h"
 #include "tests/logkit.h"
+#include "tests/unit.h"
 #include "worker/index_file.h"
 #include "worker/retention.h"
 #include "worker/sealed_list.h"
@@ -338,7 +339,7 @@ END_TEST
 
 START_TEST(bug_A2_a_file_shorter_than_its_recovery_point)
 {
-	for (int64_t lost = 0; lost < 300; lost++) {
+	for (int64_t lost = 0; lost < 300; lost += unit_sample()) {
 		char path[LOGKIT_PATH_BYTES];
 		int64_t bytes, end;
 
@@ -465,7 +466,7 @@ START_TEST(bug_A6_random_bytes_in_place_of_indexes)
 	printf("bug_A6_random_bytes_in_place_of_indexes: seed %u\n", seed);
 	fflush(stdout);
 	srand(seed);
-	for (int round = 0; round < 50; round++) {
+	for (int round = 0; round < 50; round += unit_sample()) {
 		uint8_t garbage[3000];
 		size_t size = round == 0 ? 0 : 1 + (size_t)rand() % (sizeof(garbage) - 1);
 		char *lines;
@@ -521,7 +522,7 @@ START_TEST(an_index_cut_or_zeroed_at_any_byte)
 	logkit_segment_path(&kit, 0, log_path);
 	whole = logkit_read_file(path, &bytes);
 	log = logkit_read_file(log_path, &log_bytes);
-	for (size_t i = 0; i <= bytes; i += 1) {
+	for (size_t i = 0; i <= bytes; i += (size_t)unit_sample()) {
 		for (int zeros = 0; zeros < 2; zeros++) {
 			logkit_write_file(path, whole, i);
 			if (zeros == 1)
@@ -748,7 +749,7 @@ START_TEST(bug_A6_a_list_that_is_missing_or_damaged_is_made_anew)
 	logkit_close(&kit);
 	logkit_file_path(&kit, SEALED_LIST_NAME, path);
 	whole = logkit_read_file(path, &bytes);
-	for (size_t kept = 0; kept < bytes; kept += 3) {
+	for (size_t kept = 0; kept < bytes; kept += 3 * (size_t)unit_sample()) {
 		logkit_write_file(path, whole, kept);
 		if (kept < 16)
 			open_with_line("t-0/sealed.list: it is damaged", "made anew");

@@ -24,8 +24,8 @@
 static struct peer peer;
 static struct lb_connection *connection;
 static struct completion seen;
-static char directory[] = "/tmp/lib-connecting-XXXXXX";
-static char socket_path[64];
+static char directory[32];
+static char socket_path[40];
 
 /* While set, connect() does what the kernel may happen to do: it takes the other side's port for ours. */
 static bool connects_to_itself;
@@ -43,6 +43,8 @@ connect(int fd, const struct sockaddr *address, socklen_t length)
 static void
 setup(void)
 {
+	connects_to_itself = false;
+	snprintf(directory, sizeof(directory), "/tmp/lib-connecting-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(directory));
 	snprintf(socket_path, sizeof(socket_path), "%s/s", directory);
 	completion_init(&seen);

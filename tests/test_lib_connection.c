@@ -56,9 +56,13 @@ close_both(void)
 	connection = NULL;
 }
 
+/* Descriptors whose system calls are short or interrupted, or fail: see recv and sendmsg below. */
+static int stingy_fd, broken_fd;
+
 static void
 setup(void)
 {
+	stingy_fd = broken_fd = -1;
 	peer_listen(&peer);
 }
 
@@ -70,7 +74,6 @@ teardown(void)
 
 /* ---- system calls that a test may make short, interrupted or failing ---- */
 
-static int stingy_fd = -1, broken_fd = -1;
 static struct wire_bytes *broken_answer_bytes;
 
 static bool
@@ -97,7 +100,10 @@ sendmsg(int fd, const struct msghdr *message, int flags)
 	struct msghdr short_one = { .msg_iov = &first, .msg_iovlen = 1 };
 
 	if (fd == broken_fd) {
+		struct pollfd arrived = { .fd = fd, .events = POLLIN };
+
 		peer_send(&peer, broken_answer_bytes->data, broken_answer_bytes->length);
+		ck_assert_int_eq(poll(&arrived, 1, 30000), 1);
 		errno = ENOBUFS;
 		return -1;
 	}
