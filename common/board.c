@@ -117,4 +117,5 @@ board_clear_gauges(struct board *board)
 	board_set(&board->worker->heartbeat_ns, 0);
 	board_set(&board->worker->fetch_held, 0);
 	board_set(&board->worker->buffered_bytes, 0);
+	board_set(&board->worker->recovered_bytes, 0);
 }

@@ -19,7 +19,7 @@
 
 #include "common/codec.h"
 
-enum { BOARD_VERSION = 3 };
+enum { BOARD_VERSION = 4 };
 
 typedef _Atomic int64_t board_counter;
 
@@ -66,6 +66,7 @@ struct board_worker {
 	_Alignas(64) board_counter heartbeat_ns;	/* CLOCK_MONOTONIC of the loop's last turn, at least one a second */
 	board_counter fetch_held;
 	board_counter buffered_bytes;
+	board_counter recovered_bytes;	/* of segment files, read whole or from a recovery point on, by this process so far */
 	/* Counters. */
 	board_counter connections_closed;	/* ended in this worker, for whatever reason */
 	board_counter connections_overflowed;	/* of them: because buffer_bytes was reached */

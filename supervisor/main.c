@@ -21,11 +21,13 @@
 #include "supervisor/http.h"
 #include "supervisor/listener.h"
 #include "supervisor/lock.h"
+#include "supervisor/notify.h"
 #include "supervisor/options.h"
 #include "supervisor/parking.h"
 #include "supervisor/placement.h"
 #include "supervisor/process.h"
 #include "supervisor/reserve.h"
+#include "supervisor/service.h"
 #include "supervisor/settings.h"
 #include "supervisor/setup.h"
 #include "supervisor/silence.h"
@@ -39,6 +41,7 @@ enum {
 	DIRECTORY_UMASK = 0027,	/* files 0640, directories 0750, whatever was inherited */
 	SIGNALS = 4,
 	CONNECTIONS_MIN = 8,	/* when descriptors allow fewer (and fewer than asked for), it is not worth starting */
+	STOP_MARGIN_S = 5,	/* what the supervisor itself may need when it stops, on top of what its workers get */
 	SERVERS_MAX = 8,	/* of pages: `http` (a name can have several addresses) and `control` */
 };
 
@@ -61,6 +64,8 @@ struct broker {
 	struct crew *crew;
 	struct listener *listener;
 	struct silence *silence;
+	struct notify notify;
+	struct service *service;
 	struct status status;
 	struct http *servers[SERVERS_MAX];
 	int server_count;
@@ -302,9 +307,18 @@ print_ready(const struct broker *broker)
 }
 
 static void
+tell_stopping(struct broker *broker)
+{
+	int64_t limit_ms = broker->settings.drain_timeout_ms + RESTART_GRACE_MS;
+
+	notify_stopping(&broker->notify, limit_ms * CLOCK_NS_PER_MS + STOP_MARGIN_S * (int64_t)CLOCK_NS_PER_S);
+}
+
+static void
 stop(struct broker *broker)
 {
 	broker->stopping = true;
+	tell_stopping(broker);
 	listener_stop(broker->listener);
 	endpoints_close(&broker->listen);
 	handover_stop(broker->handover);
@@ -318,6 +332,8 @@ on_ready(void *context)
 
 	if (listener_start(broker->listener) == 0) {
 		print_ready(broker);
+		notify_ready(&broker->notify);
+		service_look(broker->service);
 		return;
 	}
 	log_error("cannot accept connections: %s; stopping", strerror(errno));
@@ -459,6 +475,9 @@ assemble(struct broker *broker)
 	broker->silence = silence_new(broker->base, broker->crew, &broker->boards);
 	if (broker->listener == NULL || broker->silence == NULL)
 		return fail("listener");
+	broker->service = service_new(broker->base, &broker->notify, broker->crew, broker->handover, &broker->boards);
+	if (broker->service == NULL)
+		return fail("notification");
 	broker->status = (struct status){ broker->crew, broker->handover, broker->parking, broker->listener,
 		&broker->topics, &broker->boards, broker->lock.descriptor, NULL, 0, 0 };
 	if (status_init(&broker->status) != 0 || serve_pages(broker, &broker->web) != 0 ||
@@ -474,6 +493,7 @@ set_up(struct broker *broker)
 
 	/* Not before the configuration is read, which may come from a descriptor: -f /dev/fd/63. */
 	process_close_from(SYSTEMD_FIRST_FD + systemd_socket_count());
+	notify_init(&broker->notify);
 	reserve_fill(&broker->reserve);
 	status = check_descriptors(broker);
 	if (status != 0)
@@ -497,6 +517,8 @@ tear_down(struct broker *broker)
 	status_free(&broker->status);
 	listener_free(broker->listener);
 	silence_free(broker->silence);
+	service_free(broker->service);
+	notify_free(&broker->notify);
 	crew_free(broker->crew);
 	handover_free(broker->handover);
 	parking_free(broker->parking);
@@ -542,7 +564,7 @@ check_only(const struct options *options)
 int
 main(int argc, char **argv)
 {
-	static struct broker broker = { .lock.descriptor = -1 };
+	static struct broker broker = { .lock.descriptor = -1, .notify.descriptor = -1 };
 	struct options options;
 	int status;
 

@@ -6,29 +6,31 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A decimal number from 0 to INT_MAX, nothing else; -1. */
-static int
-number_in(const char *variable)
+static const int64_t WATCHDOG_MAX_US = INT64_MAX / 1000;	/* so that it can be counted in nanoseconds */
+
+/* A decimal number from 0 to `most`, nothing else; -1. */
+static int64_t
+number_in(const char *variable, int64_t most)
 {
 	const char *text = getenv(variable);
 	char *end;
-	long n;
+	long long n;
 
 	if (text == NULL || *text < '0' || *text > '9')
 		return -1;
-	n = strtol(text, &end, 10);
-	return *end != '\0' || n > INT_MAX ? -1 : (int)n;
+	n = strtoll(text, &end, 10);
+	return *end != '\0' || n > most ? -1 : n;
 }
 
 int
 systemd_socket_count(void)
 {
-	int count;
+	int64_t count;
 
-	if (number_in("LISTEN_PID") != (int)getpid())
+	if (number_in("LISTEN_PID", INT_MAX) != getpid())
 		return 0;
-	count = number_in("LISTEN_FDS");
-	return count < 0 || count > INT_MAX - SYSTEMD_FIRST_FD ? 0 : count;
+	count = number_in("LISTEN_FDS", INT_MAX - SYSTEMD_FIRST_FD);
+	return count < 0 ? 0 : (int)count;
 }
 
 bool
@@ -43,6 +45,26 @@ systemd_socket_named(int index, const char *name)
 			names++;
 	}
 	return names != NULL && strcspn(names, ":") == length && memcmp(names, name, length) == 0;
+}
+
+const char *
+systemd_notify_socket(void)
+{
+	const char *name = getenv("NOTIFY_SOCKET");
+
+	return name == NULL || *name == '\0' ? NULL : name;
+}
+
+int
+systemd_watchdog_us(int64_t *us)
+{
+	*us = 0;
+	if (getenv("WATCHDOG_USEC") == NULL)
+		return 0;
+	if (getenv("WATCHDOG_PID") != NULL && number_in("WATCHDOG_PID", INT_MAX) != getpid())
+		return 0;
+	*us = number_in("WATCHDOG_USEC", WATCHDOG_MAX_US);
+	return *us > 0 ? 0 : -1;
 }
 
 void

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,6 +21,8 @@ enum {
 	ALIGN_BYTES = 64 * 1024,
 	BOUNCE_MAX_BYTES = 1024 * 1024 + ALIGN_BYTES,	/* a mebibyte from anywhere needs one read */
 };
+
+static _Atomic int64_t bytes_read;	/* of the whole process: it is told to whoever waits for it */
 
 /* A file system can take the flag and read through its cache all the same; where it can tell, it says an alignment of 0. */
 static bool
@@ -106,17 +109,13 @@ read_some(int fd, uint8_t *bounce, uint8_t *to, size_t bytes, int64_t position)
 	return n;
 }
 
-ssize_t
-direct_read(int fd, void *to, size_t bytes, int64_t position)
+static ssize_t
+read_through_bounce(int fd, void *to, size_t bytes, int64_t position)
 {
-	int flags = fcntl(fd, F_GETFL);
-	uint8_t *bounce;
+	uint8_t *bounce = aligned_alloc(ALIGN_BYTES, stretch((size_t)(position % ALIGN_BYTES), bytes));
 	size_t got = 0;
 	ssize_t n = 0;
 
-	if (flags == -1 || (flags & O_DIRECT) == 0)
-		return segment_read(fd, to, bytes, position);
-	bounce = aligned_alloc(ALIGN_BYTES, stretch((size_t)(position % ALIGN_BYTES), bytes));
 	if (bounce == NULL)
 		return -1;
 	while (got < bytes) {
@@ -127,4 +126,25 @@ direct_read(int fd, void *to, size_t bytes, int64_t position)
 	}
 	free(bounce);
 	return n == -1 ? -1 : (ssize_t)got;
+}
+
+ssize_t
+direct_read(int fd, void *to, size_t bytes, int64_t position)
+{
+	int flags = fcntl(fd, F_GETFL);
+	ssize_t n;
+
+	if (flags == -1 || (flags & O_DIRECT) == 0)
+		n = segment_read(fd, to, bytes, position);
+	else
+		n = read_through_bounce(fd, to, bytes, position);
+	if (n > 0)
+		atomic_fetch_add_explicit(&bytes_read, n, memory_order_relaxed);
+	return n;
+}
+
+int64_t
+direct_bytes_read(void)
+{
+	return atomic_load_explicit(&bytes_read, memory_order_relaxed);
 }

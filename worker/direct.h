@@ -26,4 +26,7 @@ bool direct_has_disk(int fd);
  */
 ssize_t direct_read(int fd, void *to, size_t bytes, int64_t position);
 
+/* What this process has read so far by direct_read, all threads together: it grows while a recovery advances. */
+int64_t direct_bytes_read(void);
+
 #endif

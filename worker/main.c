@@ -20,6 +20,7 @@
 #include "common/log.h"
 #include "common/message.h"
 #include "worker/connections.h"
+#include "worker/direct.h"
 #include "worker/inbox.h"
 #include "worker/jobs.h"
 #include "worker/lane.h"
@@ -164,6 +165,7 @@ on_heartbeat(evutil_socket_t fd, short what, void *argument)
 	p->worker.now_ns = clock_now_ns();
 	if (p->stop_deadline_ns == 0)
 		board_set(&p->worker.counters->heartbeat_ns, p->worker.now_ns);
+	board_set(&p->worker.counters->recovered_bytes, direct_bytes_read());
 	opening_due(&p->worker);
 	if (p->stop_deadline_ns == 0)
 		produce_upkeep_due(&p->worker);

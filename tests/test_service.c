@@ -1,0 +1,599 @@
+/*
+ * The broker as a service manager sees it: what it tells by the notification protocol, the sockets it is passed, the signals
+ * of a whole unit, starts that meet one another on a data directory.
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "broker.h"
+#include "procs.h"
+#include "wire.h"
+
+enum { SOON_MS = 30000, TOLD_MAX = 512, ENVIRONMENT_MAX = 8 };
+
+static struct broker broker;
+
+static void
+finish(void)
+{
+	broker_stop(&broker);
+	broker_end(&broker);
+}
+
+/* ---- a service manager that listens ------------------------------------------------------------------------------- */
+
+/* What it was told, in order. */
+struct manager {
+	int fd;
+	char variable[BROKER_PATH_BYTES + 32];	/* NOTIFY_SOCKET=... */
+	int count;
+	char *told[TOLD_MAX];
+	pid_t by[TOLD_MAX];
+};
+
+static struct manager manager;
+
+/* "@" makes it abstract; otherwise it lies in the broker's directory. */
+static void
+manager_open(const char *kind)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	char name[BROKER_PATH_BYTES + 16];
+	size_t length;
+	int on = 1;
+
+	manager = (struct manager){ .fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) };
+	if (*kind == '@')
+		snprintf(name, sizeof name, "@logbroker-test-%d", (int)getpid());
+	else
+		snprintf(name, sizeof name, "%s/notify", broker.directory);
+	ck_assert_uint_lt(strlen(name), sizeof address.sun_path);
+	memcpy(address.sun_path, name, strlen(name));
+	snprintf(manager.variable, sizeof manager.variable, "NOTIFY_SOCKET=%s", name);
+	length = offsetof(struct sockaddr_un, sun_path) + strlen(name);
+	if (*kind == '@')
+		address.sun_path[0] = '\0';
+	ck_assert_int_eq(setsockopt(manager.fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on), 0);
+	ck_assert_int_eq(bind(manager.fd, (struct sockaddr *)&address, (socklen_t)length), 0);
+}
+
+static void
+manager_close(void)
+{
+	for (int i = 0; i < manager.count; i++)
+		free(manager.told[i]);
+	close(manager.fd);
+}
+
+/* Takes one message that is there; false when there is none. */
+static bool
+manager_take(void)
+{
+	char text[1024], control[CMSG_SPACE(sizeof(struct ucred))];
+	struct iovec bytes = { text, sizeof text - 1 };
+	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+	ssize_t n = recvmsg(manager.fd, &message, MSG_DONTWAIT);
+	struct ucred credentials;
+	struct cmsghdr *head;
+
+	if (n < 0)
+		return false;
+	ck_assert_int_lt(manager.count, TOLD_MAX);
+	text[n] = '\0';
+	head = CMSG_FIRSTHDR(&message);
+	ck_assert_ptr_nonnull(head);
+	memcpy(&credentials, CMSG_DATA(head), sizeof credentials);
+	manager.by[manager.count] = credentials.pid;
+	manager.told[manager.count++] = strdup(text);
+	return true;
+}
+
+/* The number of the first message from `from` on that has that text. */
+static int
+manager_wait(const char *text, int from)
+{
+	struct pollfd readable = { .fd = manager.fd, .events = POLLIN };
+	int64_t until = wire_now_ms() + SOON_MS;
+
+	for (;;) {
+		for (; from < manager.count; from++)
+			if (strstr(manager.told[from], text) != NULL)
+				return from;
+		while (!manager_take()) {
+			ck_assert_msg(wire_now_ms() < until, "the service manager is not told '%s'", text);
+			poll(&readable, 1, 100);
+		}
+	}
+}
+
+/* Of what was told so far. */
+static int
+manager_count(const char *text, int from, int to)
+{
+	int count = 0;
+
+	for (; from < to; from++)
+		count += strstr(manager.told[from], text) != NULL;
+	return count;
+}
+
+/* The broker of this test, prepared and ended by the caller, with these variables besides those that it has. */
+static void
+launch(const char *const *variables)
+{
+	static const char *environment[ENVIRONMENT_MAX];
+	int count = 0;
+
+	for (const char *const *one = broker.config.environment; one != NULL && *one != NULL; one++)
+		environment[count++] = *one;
+	for (; *variables != NULL && count < ENVIRONMENT_MAX - 1; variables++)
+		environment[count++] = *variables;
+	environment[count] = NULL;
+	broker.config.environment = environment;
+	broker_launch(&broker);
+}
+
+/* ---- H7 --------------------------------------------------------------------------------------------------------------- */
+
+static void
+expect_answers_for_all_partitions(size_t count)
+{
+	struct wire_topics topics;
+	int fd = wire_connect_unix(broker.unix_path);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(wire_metadata(fd, 2, NULL, &topics), 0);
+	ck_assert_uint_eq(topics.count, count);
+	wire_topics_free(&topics);
+	for (int32_t i = 0; i < (int32_t)count; i++)
+		ck_assert_int_eq(wire_produce_one(fd, "t", i, WIRE_WRITTEN, "x", 1, NULL), 0);
+	close(fd);
+}
+
+static void
+expect_without_variables(pid_t pid)
+{
+	char path[64], *text;
+	size_t length;
+
+	snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+	text = procs_read_file(path, &length);
+	for (size_t i = 0; i < length; i += strlen(text + i) + 1) {
+		ck_assert_int_ne(strncmp(text + i, "NOTIFY_", 7), 0);
+		ck_assert_int_ne(strncmp(text + i, "WATCHDOG_", 9), 0);
+	}
+	free(text);
+}
+
+START_TEST(bug_H7_ready_is_told_once_by_the_supervisor)
+{
+	static const char *const kinds[] = { "path", "@" };
+	int ready, stopping;
+
+	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 5\n" });
+	manager_open(kinds[_i]);
+	launch((const char *const[]){ manager.variable, "WATCHDOG_USEC=60000000", NULL });
+	ready = manager_wait("READY=1", 0);
+	expect_answers_for_all_partitions(5);
+	broker_wait_ready(&broker);
+	expect_without_variables(broker.workers[0]);
+	manager_wait("2 of 2 workers serving, 5 of 5 partitions open, 0 failed", ready);
+	broker_stop(&broker);
+	stopping = manager_wait("STOPPING=1", ready);
+	while (manager_take())
+		;
+	ck_assert_int_eq(manager_count("READY=1", 0, manager.count), 1);
+	ck_assert_int_eq(manager_count("STOPPING=1", 0, manager.count), 1);
+	/* Ten seconds of drain_timeout, and what is behind them. */
+	ck_assert_int_gt(strtoll(strstr(manager.told[stopping], "EXTEND_TIMEOUT_USEC=") + 20, NULL, 10), 15000000);
+	for (int i = 0; i < manager.count; i++)
+		ck_assert_int_eq(manager.by[i], broker.pid);
+	broker_end(&broker);
+	manager_close();
+}
+END_TEST
+
+START_TEST(bug_H7_nobody_to_tell)
+{
+	static const struct {
+		const char *variables[4], *warning;
+	} cases[] = {
+		{ { NULL }, NULL },
+		{ { "NOTIFY_SOCKET=", "WATCHDOG_USEC=soon", NULL }, NULL },
+		{ { "NOTIFY_SOCKET=relative/notify", NULL }, "NOTIFY_SOCKET names no Unix socket" },
+		{ { "NOTIFY_SOCKET=/nonexistent/notify", NULL }, "the service manager cannot be notified" },
+		{ { "NOTIFY_SOCKET=/nonexistent/notify", "WATCHDOG_USEC=-5", NULL }, "WATCHDOG_USEC is not a number" },
+	};
+	long warnings;
+
+	broker_prepare(&broker, NULL);
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		broker.config.environment = NULL;
+		launch(cases[i].variables);
+		broker_wait_ready(&broker);
+		broker_stop(&broker);
+		warnings = broker_count_log(&broker, "NOTIFY_SOCKET") + broker_count_log(&broker, "WATCHDOG_USEC") +
+		    broker_count_log(&broker, "cannot be notified");
+		ck_assert_int_eq(warnings, cases[i].warning == NULL ? 0 : i == 4 ? 2 : 1);
+		if (cases[i].warning != NULL)
+			ck_assert_int_eq(broker_count_log(&broker, cases[i].warning), 1);
+	}
+	broker_end(&broker);
+}
+END_TEST
+
+/* A recovery that reads forty mebibytes from a slow disk says that it goes on. */
+START_TEST(bug_H7_a_long_start_asks_for_more_time)
+{
+	enum { RECORDS = 40, RECORD_BYTES = 1024 * 1024 };
+	char path[BROKER_PATH_BYTES * 2], *payload = calloc(1, RECORD_BYTES);
+	int fd, ready;
+
+	procs_prepare_with_badsync(&broker, &(struct broker_config){ .topics = "t = 1\n" });
+	manager_open("path");
+	launch((const char *const[]){ manager.variable, "WATCHDOG_USEC=1000000", NULL });
+	broker_wait_ready(&broker);
+	fd = wire_connect_tcp(broker.port);
+	for (int i = 0; i < RECORDS; i++)
+		ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_WRITTEN, payload, RECORD_BYTES, NULL), 0);
+	close(fd);
+	free(payload);
+	broker_kill(&broker);
+	/* Without a recovery point the whole of it is read. */
+	broker_partition_path(&broker, "t", 0, 0, path, sizeof path);
+	snprintf(strrchr(path, '.'), 8, ".index");
+	unlink(path);
+	manager_close();
+	unlink(manager.variable + strlen("NOTIFY_SOCKET="));
+	manager_open("path");
+	procs_let_barriers(&broker, "cold");
+	broker_launch(&broker);
+	ready = manager_wait("READY=1", 0);
+	ck_assert_int_ge(manager_count("EXTEND_TIMEOUT_USEC=", 0, ready), 1);
+	ck_assert_int_ge(manager_count("MiB of logs read", 0, ready), 1);
+	ck_assert_int_ge(manager_count("STATUS=starting: 0 of 1 workers serving", 0, ready), 1);
+	procs_let_barriers(&broker, "work");
+	broker_wait_ready(&broker);
+	finish();
+	manager_close();
+}
+END_TEST
+
+/* Between the status that tells of a silent worker and the one that no longer does, the watchdog goes hungry. */
+START_TEST(the_watchdog_is_fed_while_all_workers_live)
+{
+	int silent, alive, fd;
+	pid_t worker;
+
+	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 2\n", .workers = 2 });
+	manager_open("path");
+	launch((const char *const[]){ manager.variable, "WATCHDOG_USEC=1000000", NULL });
+	broker_wait_ready(&broker);
+	broker.workers_may_die = true;
+	fd = wire_connect_tcp(broker.port);
+	manager_wait("0 failed, 1 connection", manager_wait("WATCHDOG=1", manager_wait("READY=1", 0)));
+	worker = broker.workers[0];
+	broker_freeze(worker);
+	silent = manager_wait("without a sign of life: 1", 0);
+	/* Long enough to be fed several times. What is not there is not waited for in vain: it is the order that counts. */
+	usleep(1500000);
+	kill(worker, SIGCONT);
+	alive = manager_wait("STATUS=2 of 2 workers serving", silent + 1);
+	while (strstr(manager.told[alive], "sign of life") != NULL)
+		alive = manager_wait("STATUS=", alive + 1);
+	ck_assert_int_eq(manager_count("WATCHDOG=1", silent, alive), 0);
+	manager_wait("WATCHDOG=1", alive);
+	close(fd);
+	finish();
+	manager_close();
+}
+END_TEST
+
+START_TEST(the_watchdog_of_another_process_is_not_fed)
+{
+	int fd;
+
+	broker_prepare(&broker, NULL);
+	manager_open("path");
+	launch((const char *const[]){ manager.variable, "WATCHDOG_USEC=100000", "WATCHDOG_PID=1", NULL });
+	broker_wait_ready(&broker);
+	fd = wire_connect_tcp(broker.port);
+	manager_wait(", 1 connection", manager_wait("READY=1", 0));
+	close(fd);
+	manager_wait(", 0 connections", manager_wait(", 1 connection", 0));
+	broker_stop(&broker);
+	while (manager_take())
+		;
+	ck_assert_int_eq(manager_count("WATCHDOG", 0, manager.count), 0);
+	broker_end(&broker);
+	manager_close();
+}
+END_TEST
+
+/* ---- sockets that are passed -------------------------------------------------------------------------------------------- */
+
+/* The wrapper, see wrap. */
+static const char *
+passing(const char *what, const char *names, const char *to)
+{
+	static char wrapper[BROKER_PATH_BYTES * 2];
+
+	snprintf(wrapper, sizeof wrapper, "%s --pass %s %s %s", procs_self(), what, names, to);
+	return wrapper;
+}
+
+START_TEST(sockets_for_another_process_are_not_ours)
+{
+	char path[BROKER_PATH_BYTES + 16];
+	int fd;
+
+	broker_prepare(&broker, NULL);
+	broker.config.wrapper = passing("listening", "-", "other");
+	broker_launch(&broker);
+	broker_wait_ready(&broker);
+	fd = wire_connect_unix(broker.unix_path);	/* as configured */
+	ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_WRITTEN, "x", 1, NULL), 0);
+	close(fd);
+	snprintf(path, sizeof path, "%s/passed", broker.directory);
+	ck_assert_int_eq(wire_connect_unix(path), -1);	/* nobody has it open any more */
+	finish();
+}
+END_TEST
+
+START_TEST(sockets_with_names_stand_in_for_their_purposes)
+{
+	char path[BROKER_PATH_BYTES + 16], text[256] = "";
+	static const char request[] = "GET /readyz HTTP/1.0\r\n\r\n";
+	int fd;
+
+	broker_prepare(&broker, NULL);
+	broker.config.wrapper = passing("listening", "control", "self");
+	broker_launch(&broker);
+	broker_wait_ready(&broker);
+	snprintf(path, sizeof path, "%s/passed", broker.directory);
+	ck_assert_int_eq(broker_count_log(&broker, "/passed workers="), 1);
+	ck_assert_int_eq(access(broker.control_path, F_OK), -1);
+	fd = wire_connect_unix(path);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(wire_send(fd, request, strlen(request)), 0);
+	ck_assert_int_gt(wire_receive(fd, text, 12, SOON_MS), 0);
+	ck_assert_int_eq(strncmp(text, "HTTP/1.", 7), 0);
+	close(fd);
+	expect_answers_for_all_partitions(1);
+	finish();
+}
+END_TEST
+
+START_TEST(what_is_no_listening_socket_is_refused)
+{
+	static const char *const kinds[] = { "idle", "datagram", "file" };
+
+	broker_prepare(&broker, NULL);
+	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+		struct broker_config config = broker.config;
+
+		config.wrapper = passing(kinds[i], "-", "self");
+		ck_assert_int_eq(broker_start_fails(&broker, &config), 1);
+		ck_assert_int_eq(broker_count_log(&broker, "descriptor 3, passed by the service manager, is not a listening"), 1);
+	}
+	broker_end(&broker);
+}
+END_TEST
+
+/* ---- the signals of a unit ---------------------------------------------------------------------------------------------- */
+
+/* KillMode=control-group: all of them get it, in any order. */
+START_TEST(a_stop_signal_to_all_processes_is_a_stop)
+{
+	int held;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n", .workers = 2 });
+	broker.workers_may_die = true;
+	held = wire_connect_tcp(broker.port);
+	ck_assert_int_eq(wire_produce_one(held, "t", 0, WIRE_WRITTEN, "x", 1, NULL), 0);
+	if (_i == 0)
+		kill(broker.pid, SIGTERM);
+	for (int i = 0; i < broker.worker_count; i++)
+		kill(broker.workers[i], SIGTERM);
+	if (_i == 1)
+		kill(broker.pid, SIGTERM);
+	ck_assert_int_eq(broker_wait_exit(&broker, BROKER_STOP_MS), 0);
+	ck_assert(wire_ended_orderly(held, SOON_MS));
+	close(held);
+	for (int i = 0; i < broker.worker_count; i++)
+		ck_assert(broker_wait_gone(broker.workers[i], SOON_MS));
+	broker_end(&broker);
+}
+END_TEST
+
+/* What a service manager does when the supervisor was killed. */
+START_TEST(workers_without_a_supervisor_end_by_a_stop_signal_too)
+{
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n", .workers = 2 });
+	kill(broker.pid, SIGKILL);
+	for (int i = 0; i < broker.worker_count; i++)
+		kill(broker.workers[i], SIGTERM);
+	for (int i = 0; i < broker.worker_count; i++)
+		ck_assert(broker_wait_gone(broker.workers[i], SOON_MS));
+	ck_assert_int_eq(broker_wait_exit(&broker, SOON_MS), 128 + SIGKILL);
+	broker_restart(&broker, NULL);
+	finish();
+}
+END_TEST
+
+/* ---- H11 ---------------------------------------------------------------------------------------------------------------- */
+
+enum { STARTS = 8, STARTS_MAX = 200 };
+
+struct start {
+	pid_t pid;
+	char log[BROKER_PATH_BYTES + 32];
+};
+
+/* All wait for the gate's end, and go at once. */
+static void
+start_behind(struct start *start, int number, const int *gate)
+{
+	char program[BROKER_PATH_BYTES], ini[BROKER_PATH_BYTES + 16], byte;
+
+	broker_build_path("logsupervisor", program, sizeof program);
+	snprintf(ini, sizeof ini, "%s/broker.ini", broker.directory);
+	snprintf(start->log, sizeof start->log, "%s/log.%d", broker.directory, number);
+	fflush(NULL);
+	start->pid = fork();
+	ck_assert_int_ge(start->pid, 0);
+	if (start->pid != 0)
+		return;
+	close(gate[1]);
+	dup2(open(start->log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600), STDERR_FILENO);
+	if (read(gate[0], &byte, 1) == 0)
+		execl(program, "logsupervisor", "-f", ini, NULL);
+	_exit(127);
+}
+
+static bool
+is_ready(const struct start *start)
+{
+	return access(start->log, F_OK) == 0 && procs_count_lines(start->log, "ready: listen=", NULL) == 1;
+}
+
+/* Waits until all but one have been refused. Returns that one. */
+static int
+wait_for_the_winner(struct start *starts, int count)
+{
+	int64_t until = wire_now_ms() + 2 * SOON_MS;
+	int winner = -1, status;
+
+	for (int refused = 0; refused < count - 1;) {
+		pid_t pid = waitpid(-1, &status, WNOHANG);
+
+		ck_assert_msg(wire_now_ms() < until, "only %d of %d were refused", refused, count - 1);
+		if (pid <= 0) {
+			usleep(10000);
+			continue;
+		}
+		for (int i = 0; i < count; i++)
+			if (starts[i].pid == pid)
+				starts[i].pid = 0;
+		ck_assert_int_eq(status, 75 << 8);
+		refused++;
+	}
+	for (int i = 0; i < count; i++)
+		if (starts[i].pid != 0)
+			winner = i;
+	while (!is_ready(&starts[winner])) {
+		ck_assert_msg(wire_now_ms() < until, "the one that won does not become ready");
+		usleep(10000);
+	}
+	return winner;
+}
+
+/* Two rounds: what the first one's winner has left when it was killed is in nobody's way. Whoever was refused in the second one
+ * may have met its workers. */
+START_TEST(bug_H11_of_many_starts_at_once_exactly_one_wins)
+{
+	static struct start starts[STARTS_MAX];
+	int scaled = STARTS * broker_scale(), count = scaled < STARTS_MAX ? scaled : STARTS_MAX, gate[2], status;
+
+	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 2\n",
+	    .broker = "listen = 127.0.0.1:0\nhttp = off\ncontrol = off\n" });
+	for (int round = 0; round < 2; round++) {
+		int winner;
+
+		ck_assert_int_eq(pipe2(gate, O_CLOEXEC), 0);
+		for (int i = 0; i < count; i++)
+			start_behind(&starts[i], i, gate);
+		close(gate[1]);
+		winner = wait_for_the_winner(starts, count);
+		close(gate[0]);
+		kill(starts[winner].pid, SIGKILL);
+		ck_assert_int_eq(waitpid(starts[winner].pid, &status, 0), starts[winner].pid);
+	}
+	broker_restart(&broker, NULL);
+	broker_stop(&broker);
+	broker_end(&broker);
+}
+END_TEST
+
+/* ---- as a wrapper --------------------------------------------------------------------------------------------------------- */
+
+static int
+socket_to_pass(const char *what)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, strcmp(what, "datagram") == 0 ? SOCK_DGRAM : SOCK_STREAM, 0);
+
+	if (strcmp(what, "file") == 0)
+		return open("passed", O_RDWR | O_CREAT, 0600);
+	if (strcmp(what, "listening") != 0)
+		return fd;
+	if (getcwd(address.sun_path, sizeof address.sun_path - 8) == NULL)
+		return -1;
+	strcat(address.sun_path, "/passed");
+	if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 10) < 0)
+		return -1;
+	return fd;
+}
+
+/* --pass WHAT NAMES|- self|other COMMAND...: as the service manager starts a unit that has one socket, in the broker's directory. */
+static int
+wrap(int argc, char **argv)
+{
+	char pid[32];
+	int fd;
+
+	if (strcmp(argv[1], "--pass") != 0 || argc < 6)
+		return 64;
+	fd = socket_to_pass(argv[2]);
+	if (fd < 0 || (fd != 3 && dup2(fd, 3) < 0))
+		return 1;
+	if (fd != 3)
+		close(fd);
+	snprintf(pid, sizeof pid, "%d", (int)(strcmp(argv[4], "self") == 0 ? getpid() : getppid()));
+	setenv("LISTEN_PID", pid, 1);
+	setenv("LISTEN_FDS", "1", 1);
+	if (strcmp(argv[3], "-") != 0)
+		setenv("LISTEN_FDNAMES", argv[3], 1);
+	execvp(argv[5], argv + 5);
+	return 127;
+}
+
+static Suite *
+suite(void)
+{
+	Suite *s = suite_create("service");
+	TCase *tc = tcase_create("service");
+
+	tcase_set_timeout(tc, 120);
+	tcase_add_loop_test(tc, bug_H7_ready_is_told_once_by_the_supervisor, 0, 2);
+	tcase_add_test(tc, bug_H7_nobody_to_tell);
+	tcase_add_test(tc, bug_H7_a_long_start_asks_for_more_time);
+	tcase_add_test(tc, the_watchdog_is_fed_while_all_workers_live);
+	tcase_add_test(tc, the_watchdog_of_another_process_is_not_fed);
+	tcase_add_test(tc, sockets_for_another_process_are_not_ours);
+	tcase_add_test(tc, sockets_with_names_stand_in_for_their_purposes);
+	tcase_add_test(tc, what_is_no_listening_socket_is_refused);
+	tcase_add_loop_test(tc, a_stop_signal_to_all_processes_is_a_stop, 0, 2);
+	tcase_add_test(tc, workers_without_a_supervisor_end_by_a_stop_signal_too);
+	tcase_add_test(tc, bug_H11_of_many_starts_at_once_exactly_one_wins);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int
+main(int argc, char **argv)
+{
+	return argc > 1 ? wrap(argc, argv) : broker_main(suite());
+}
