@@ -1,7 +1,7 @@
 /*
- * One worker as the supervisor sees it: its process, its channel, its place in the restart table, the connections that
- * are with it. Believes nothing that comes over the channel without a check, and nothing that stands on the board.
- * Knows nothing of the other workers, of listening sockets or of parking.
+ * One worker as the supervisor sees it: its group's process, the replacement that is being prepared for it, the one before
+ * it that finishes; its place in the tables of restarts and replacements; the connections that are with it. Believes
+ * nothing that stands on the board. Knows nothing of the other workers, of listening sockets or of parking.
  */
 #ifndef SUPERVISOR_CHILD_H
 #define SUPERVISOR_CHILD_H
@@ -11,32 +11,36 @@
 #include <sys/types.h>
 
 #include "supervisor/connection.h"
-#include "supervisor/reserve.h"
+#include "supervisor/incarnation.h"
+#include "supervisor/replace.h"
 #include "supervisor/restart.h"
-#include "supervisor/setup.h"
 
-struct event_base;
 struct child;
 
 enum {
-	CHILD_BATCH = 64,	/* messages from one worker before the loop turns to something else */
 	CHILD_SILENT_S = 2,	/* without a heartbeat, of which there is one a second */
-	CHILD_SETUP_WINDOW = 8,	/* messages of the set-up that wait at a time, and with them the descriptors they hold */
+	CHILD_PROCESSES_MAX = 3,
 };
 
 /* What all children share; borrowed. */
 struct child_shared {
-	struct event_base *base;
-	const struct setup *setup;
-	const char *program;
-	int lock;			/* descriptor */
-	struct reserve *reserve;
+	struct incarnation_site site;
 
 	void *context;			/* of the functions below */
 	/* A connection comes back, checked: it must go to message.group. Its descriptors go over; bytes: for the call. */
 	void (*returned)(void *context, const struct connection *connection);
-	/* The child's state has changed, or its process. */
+	/* The child's state has changed, or one of its processes. */
 	void (*changed)(void *context, struct child *child);
+	/* A replacement has come to its end. why NULL: the new process serves, `pause_ns` after the logs had nobody. */
+	void (*replaced)(void *context, struct child *child, const char *why, int64_t pause_ns);
+};
+
+/* The last time that another process took the group's logs over. */
+struct child_restart_told {
+	int64_t number;		/* so many restarts so far; 0: none, and nothing else counts */
+	enum restart_reason reason;
+	int64_t wall_ms;	/* since 1970 */
+	int64_t pause_ns;	/* until the next one served; -1: it does not yet */
 };
 
 /* NULL with errno. */
@@ -45,36 +49,51 @@ void child_free(struct child *child);
 
 /* Starts the first process. */
 void child_begin(struct child *child);
-/* Its process is gone, says waitpid. */
-void child_reaped(struct child *child, int wait_status);
+/* That process is gone, says waitpid. Returns false when it is not one of this child's. */
+bool child_reaped(struct child *child, pid_t pid, int wait_status);
 /* Lets it finish and end. */
 void child_stop(struct child *child);
+/* It gives no sign of life: it is killed, and restarted, when it serves. */
+void child_hung(struct child *child);
+
+/*
+ * Begins to replace its process, which must serve. Returns 0: `replaced` follows, later; or -1 with errno: EBUSY (one is
+ * under way), ENOTCONN (it does not serve now, and is started again by itself), or why no process could be started.
+ */
+int child_replace(struct child *child);
+/* Its process has asked to be replaced; the wish is forgotten. */
+bool child_take_wish(struct child *child);
+bool child_wishes(const struct child *child);
 
 int32_t child_number(const struct child *child);
-pid_t child_pid(const struct child *child);	/* 0 when no process runs */
+pid_t child_pid(const struct child *child);	/* of the process that has the logs; 0 when none runs */
+/* All its processes that have not been waited for, at most CHILD_PROCESSES_MAX: that one first. Returns their number. */
+int child_pids(const struct child *child, pid_t *pids);
 const struct restart *child_restart(const struct child *child);
+const struct replace *child_replacement(const struct child *child);
 /* Restarts by reason so far, RESTART_REASON_COUNT of them. */
 const int64_t *child_restarts(const struct child *child);
+const struct child_restart_told *child_last_restart(const struct child *child);
 /* It stopped otherwise than it should: killed because it was late, crashed, or exited with another status than 0. */
 bool child_unclean(const struct child *child);
+/* It was told to stop, and no process of it is left. */
+bool child_stopped(const struct child *child);
 
 /* May it be given connections now? */
 bool child_serving(const struct child *child);
 /*
  * Better give a connection to another one: messages wait because it does not read, or its loop has not turned for a
- * while, or it is about to end (it clears its heartbeat then, and takes no more). The board is its own word, so this is
- * a preference and no more.
+ * while, or it is about to end or to be replaced. The board is its own word, so this is a preference and no more.
  */
 bool child_behind(const struct child *child);
 
 /*
- * Gives it a connection; message.group becomes its own number. Its process must not be buried yet, and should be
- * serving: what cannot be sent comes back by `returned`. Returns 0, and the descriptors are gone; or -1 with errno
- * ENOMEM, and they are still the caller's.
+ * Gives it a connection; message.group becomes its own number. It should be serving: what cannot be sent comes back by
+ * `returned`. Returns 0, and the descriptors are gone; or -1 with errno ENOMEM, and they are still the caller's.
  */
 int child_give(struct child *child, const struct connection *connection);
 
-/* Connections that live in it or are on their way to it. */
+/* Connections that live in its processes or are on their way to them. */
 int64_t child_connections(const struct child *child);
 
 #endif

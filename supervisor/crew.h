@@ -1,6 +1,6 @@
 /*
- * All workers together: starts them, hears of their deaths, knows when the broker is ready and when it has stopped.
- * Knows nothing of connections.
+ * All workers together: starts them, hears of their deaths, replaces them one after the other, knows when the broker is
+ * ready and when it has stopped. Knows nothing of connections.
  */
 #ifndef SUPERVISOR_CREW_H
 #define SUPERVISOR_CREW_H
@@ -30,7 +30,22 @@ void crew_begin(struct crew *crew);
 /* Upon SIGCHLD: asks until no death is left to report, since signals coalesce. */
 void crew_reap(struct crew *crew);
 
+/* Replacements that are under way or wait are given up, and told so. */
 void crew_stop(struct crew *crew);
+
+/*
+ * A planned replacement has come to its end. `why` NULL: the new process serves, `pause_ns` after the old one had released
+ * its logs (or had died meanwhile). Otherwise why not; whether the old one goes on, child_serving tells.
+ */
+typedef void crew_replaced(void *context, int32_t worker, const char *why, int64_t pause_ns);
+
+/*
+ * Replaces the process of a worker that serves, without its clients' noticing; when another worker's replacement is under
+ * way, behind that. Returns 0: `replaced` is called once, later; or -1 with errno: EBUSY (one is under way or waits for this
+ * worker), ESHUTDOWN (the broker stops), EINVAL (there is no such worker), ENOTCONN (it does not serve now, and is started
+ * again by itself), or why no process could be started (EAGAIN, ENOMEM, EMFILE).
+ */
+int crew_replace(struct crew *crew, int32_t worker, crew_replaced *replaced, void *context);
 
 int32_t crew_count(const struct crew *crew);
 struct child *crew_child(const struct crew *crew, int32_t number);

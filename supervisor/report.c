@@ -44,6 +44,51 @@ read_serving(const struct channel_message *message, int32_t slots, struct messag
 	return 0;
 }
 
+/* A message that says no more than its name. */
+static int
+read_plain(const struct channel_message *message, const char *wrong, struct report_error *error)
+{
+	if (message->size != sizeof(uint32_t) || message->descriptor_count != 0)
+		return malformed(error, wrong);
+	return 0;
+}
+
+static bool
+end_valid(const struct message_end *end, int32_t slots)
+{
+	return end->slot >= 0 && end->slot < slots && end->log_start >= 0 && end->log_start <= end->end && end->base >= 0 &&
+	    end->base <= end->end && end->position >= 0 && end->position <= end->file_bytes && end->durable_end >= 0 &&
+	    end->durable_end <= end->end;
+}
+
+static int
+read_ends(const struct channel_message *message, int32_t slots, struct report *report, struct report_error *error)
+{
+	struct message_ends head;
+
+	if (message->size < sizeof(head) || message->descriptor_count != 0)
+		return malformed(error, "malformed ENDS");
+	memcpy(&head, message->payload, sizeof(head));
+	if (head.count < 1 || head.count > MESSAGE_ENDS_MAX ||
+	    message->size != sizeof(head) + (size_t)head.count * sizeof(*report->ends))
+		return malformed(error, "malformed ENDS");
+	report->ends = (const struct message_end *)((const char *)message->payload + sizeof(head));
+	report->ends_count = head.count;
+	for (int32_t i = 0; i < head.count; i++)
+		if (!end_valid(&report->ends[i], slots))
+			return malformed(error, "ENDS that no log of its can have");
+	return 0;
+}
+
+static int
+read_released(const struct channel_message *message, struct message_released *released, struct report_error *error)
+{
+	if (message->size != sizeof(*released) || message->descriptor_count != 0)
+		return malformed(error, "malformed RELEASED");
+	memcpy(released, message->payload, sizeof(*released));
+	return 0;
+}
+
 static bool
 is_kind(int fd, mode_t kind, int64_t least_bytes)
 {
@@ -61,6 +106,8 @@ wrong_with_connection(const struct channel_message *message, int32_t group_count
 		return "CONNECTION for a group that does not exist";
 	if (head->frame_started_ns < 0 || head->frame_started_ns > clock_now_ns())
 		return "CONNECTION with a frame from the future";
+	if (head->held_until_ns < 0 || (head->held_until_ns > 0 && head->inline_bytes == 0 && head->spilled_end == 0))
+		return "CONNECTION held without a request";
 	if (!is_kind(message->descriptors[0], S_IFSOCK, 0) ||
 	    (head->spilled_end > 0 && !is_kind(message->descriptors[1], S_IFREG, head->spilled_end)))
 		return "CONNECTION with a descriptor of the wrong kind";
@@ -96,6 +143,18 @@ report_read(const struct channel_message *message, int32_t group_count, int32_t 
 	case MESSAGE_SERVING:
 		report->kind = REPORT_SERVING;
 		return read_serving(message, slots, &report->serving, error);
+	case MESSAGE_PREPARED:
+		report->kind = REPORT_PREPARED;
+		return read_plain(message, "malformed PREPARED", error);
+	case MESSAGE_REPLACE:
+		report->kind = REPORT_REPLACE;
+		return read_plain(message, "malformed REPLACE", error);
+	case MESSAGE_ENDS:
+		report->kind = REPORT_ENDS;
+		return read_ends(message, slots, report, error);
+	case MESSAGE_RELEASED:
+		report->kind = REPORT_RELEASED;
+		return read_released(message, &report->released, error);
 	case MESSAGE_CONNECTION:
 		report->kind = REPORT_CONNECTION;
 		return read_connection(message, group_count, &report->connection, error);

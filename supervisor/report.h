@@ -12,12 +12,23 @@
 #include "common/message.h"
 #include "supervisor/connection.h"
 
-enum report_kind { REPORT_HELLO, REPORT_SERVING, REPORT_CONNECTION };
+enum report_kind {
+	REPORT_HELLO,
+	REPORT_PREPARED,
+	REPORT_SERVING,
+	REPORT_CONNECTION,
+	REPORT_REPLACE,
+	REPORT_ENDS,
+	REPORT_RELEASED,
+};
 
 struct report {
 	enum report_kind kind;
 	struct message_serving serving;
 	struct connection connection;	/* its bytes are the message's, its descriptors too */
+	const struct message_end *ends;	/* ends_count of them, the message's */
+	int32_t ends_count;
+	struct message_released released;
 };
 
 enum { REPORT_WHY_BYTES = 160 };

@@ -21,14 +21,17 @@ struct cell {
 /*
  * Columns in the order of enum restart_event. AFTER_DEATH decides between START and WAIT, and sets the state itself.
  *
- * Stopping: one that has not said HELLO is killed (it has opened nothing), all others are told and have their time.
- * A message that comes late, behind a kill, changes nothing any more.
+ * Stopping: one that has not been told START is killed (it has opened nothing), all others are told and have their time.
+ * A message that comes late, behind a kill or a STOP, changes nothing any more.
  */
 static const struct cell table[RESTART_STATE_COUNT][RESTART_EVENT_COUNT] = {
 	[RESTART_IDLE] = {
 		[RESTART_BEGIN] = TO(RESTART_START, STARTING),
 		[RESTART_HELLO] = STAY(IDLE),
+		[RESTART_PREPARED] = STAY(IDLE),
 		[RESTART_SERVED] = STAY(IDLE),
+		[RESTART_RELEASED] = STAY(IDLE),
+		[RESTART_HUNG] = STAY(IDLE),
 		[RESTART_BROKE] = STAY(IDLE),
 		[RESTART_TIMER] = STAY(IDLE),
 		[RESTART_DIED] = STAY(IDLE),
@@ -36,8 +39,23 @@ static const struct cell table[RESTART_STATE_COUNT][RESTART_EVENT_COUNT] = {
 	},
 	[RESTART_STARTING] = {
 		[RESTART_BEGIN] = STAY(STARTING),
-		[RESTART_HELLO] = TO(RESTART_ANSWER, OPENING),
+		[RESTART_HELLO] = TO(RESTART_ANSWER, PREPARING),
+		[RESTART_PREPARED] = TO(RESTART_KILL, KILLED),
 		[RESTART_SERVED] = TO(RESTART_KILL, KILLED),
+		[RESTART_RELEASED] = TO(RESTART_KILL, KILLED),
+		[RESTART_HUNG] = STAY(STARTING),
+		[RESTART_BROKE] = TO(RESTART_KILL, KILLED),
+		[RESTART_TIMER] = TO(RESTART_KILL, KILLED),
+		[RESTART_DIED] = TO(AFTER_DEATH, WAITING),
+		[RESTART_STOP] = TO(RESTART_KILL, STOPPING),
+	},
+	[RESTART_PREPARING] = {
+		[RESTART_BEGIN] = STAY(PREPARING),
+		[RESTART_HELLO] = TO(RESTART_KILL, KILLED),
+		[RESTART_PREPARED] = TO(RESTART_TELL_START, OPENING),
+		[RESTART_SERVED] = TO(RESTART_KILL, KILLED),
+		[RESTART_RELEASED] = TO(RESTART_KILL, KILLED),
+		[RESTART_HUNG] = STAY(PREPARING),
 		[RESTART_BROKE] = TO(RESTART_KILL, KILLED),
 		[RESTART_TIMER] = TO(RESTART_KILL, KILLED),
 		[RESTART_DIED] = TO(AFTER_DEATH, WAITING),
@@ -46,7 +64,10 @@ static const struct cell table[RESTART_STATE_COUNT][RESTART_EVENT_COUNT] = {
 	[RESTART_OPENING] = {
 		[RESTART_BEGIN] = STAY(OPENING),
 		[RESTART_HELLO] = TO(RESTART_KILL, KILLED),
+		[RESTART_PREPARED] = TO(RESTART_KILL, KILLED),
 		[RESTART_SERVED] = TO(RESTART_OPEN, SERVING),
+		[RESTART_RELEASED] = TO(RESTART_KILL, KILLED),
+		[RESTART_HUNG] = STAY(OPENING),
 		[RESTART_BROKE] = TO(RESTART_KILL, KILLED),
 		[RESTART_TIMER] = STAY(OPENING),
 		[RESTART_DIED] = TO(AFTER_DEATH, WAITING),
@@ -55,7 +76,10 @@ static const struct cell table[RESTART_STATE_COUNT][RESTART_EVENT_COUNT] = {
 	[RESTART_SERVING] = {
 		[RESTART_BEGIN] = STAY(SERVING),
 		[RESTART_HELLO] = TO(RESTART_KILL, KILLED),
+		[RESTART_PREPARED] = TO(RESTART_KILL, KILLED),
 		[RESTART_SERVED] = TO(RESTART_KILL, KILLED),
+		[RESTART_RELEASED] = TO(RESTART_SUCCEED, STARTING),
+		[RESTART_HUNG] = TO(RESTART_KILL, KILLED),
 		[RESTART_BROKE] = TO(RESTART_KILL, KILLED),
 		[RESTART_TIMER] = STAY(SERVING),
 		[RESTART_DIED] = TO(AFTER_DEATH, WAITING),
@@ -64,7 +88,10 @@ static const struct cell table[RESTART_STATE_COUNT][RESTART_EVENT_COUNT] = {
 	[RESTART_KILLED] = {
 		[RESTART_BEGIN] = STAY(KILLED),
 		[RESTART_HELLO] = STAY(KILLED),
+		[RESTART_PREPARED] = STAY(KILLED),
 		[RESTART_SERVED] = STAY(KILLED),
+		[RESTART_RELEASED] = STAY(KILLED),
+		[RESTART_HUNG] = STAY(KILLED),
 		[RESTART_BROKE] = STAY(KILLED),
 		[RESTART_TIMER] = STAY(KILLED),
 		[RESTART_DIED] = TO(AFTER_DEATH, WAITING),
@@ -73,7 +100,10 @@ static const struct cell table[RESTART_STATE_COUNT][RESTART_EVENT_COUNT] = {
 	[RESTART_WAITING] = {
 		[RESTART_BEGIN] = STAY(WAITING),
 		[RESTART_HELLO] = STAY(WAITING),
+		[RESTART_PREPARED] = STAY(WAITING),
 		[RESTART_SERVED] = STAY(WAITING),
+		[RESTART_RELEASED] = STAY(WAITING),
+		[RESTART_HUNG] = STAY(WAITING),
 		[RESTART_BROKE] = STAY(WAITING),
 		[RESTART_TIMER] = TO(RESTART_START, STARTING),
 		[RESTART_DIED] = STAY(WAITING),
@@ -82,7 +112,10 @@ static const struct cell table[RESTART_STATE_COUNT][RESTART_EVENT_COUNT] = {
 	[RESTART_STOPPING] = {
 		[RESTART_BEGIN] = STAY(STOPPING),
 		[RESTART_HELLO] = STAY(STOPPING),
+		[RESTART_PREPARED] = STAY(STOPPING),
 		[RESTART_SERVED] = STAY(STOPPING),
+		[RESTART_RELEASED] = STAY(STOPPING),
+		[RESTART_HUNG] = STAY(STOPPING),
 		[RESTART_BROKE] = TO(RESTART_KILL, STOPPING),
 		[RESTART_TIMER] = TO(RESTART_KILL_LATE, STOPPING),
 		[RESTART_DIED] = TO(RESTART_END, STOPPED),
@@ -91,7 +124,10 @@ static const struct cell table[RESTART_STATE_COUNT][RESTART_EVENT_COUNT] = {
 	[RESTART_STOPPED] = {
 		[RESTART_BEGIN] = STAY(STOPPED),
 		[RESTART_HELLO] = STAY(STOPPED),
+		[RESTART_PREPARED] = STAY(STOPPED),
 		[RESTART_SERVED] = STAY(STOPPED),
+		[RESTART_RELEASED] = STAY(STOPPED),
+		[RESTART_HUNG] = STAY(STOPPED),
 		[RESTART_BROKE] = STAY(STOPPED),
 		[RESTART_TIMER] = STAY(STOPPED),
 		[RESTART_DIED] = STAY(STOPPED),
@@ -146,6 +182,8 @@ static void
 enter(struct restart *restart, enum restart_state state, int64_t now_ns)
 {
 	restart->state = state;
+	if (state == RESTART_PREPARING)
+		return;		/* one time limit for both */
 	restart->timer_ns = 0;
 	switch (state) {
 	case RESTART_STARTING:
@@ -177,6 +215,8 @@ restart_step(struct restart *restart, enum restart_event event, int64_t now_ns)
 		cell = after_death(restart, now_ns);
 	if (cell.next != restart->state)
 		enter(restart, cell.next, now_ns);
+	if (cell.action == RESTART_SUCCEED)
+		restart->served = true;		/* should the successor die, the next one follows at once */
 	return (enum restart_action)cell.action;
 }
 
@@ -190,7 +230,7 @@ const char *
 restart_state_name(enum restart_state state)
 {
 	static const char *const names[RESTART_STATE_COUNT] = {
-		"idle", "starting", "opening its logs", "serving", "killed", "waiting", "stopping", "stopped",
+		"idle", "starting", "taking its settings", "opening its logs", "serving", "killed", "waiting", "stopping", "stopped",
 	};
 
 	return names[state];
@@ -219,7 +259,7 @@ const char *
 restart_reason_name(enum restart_reason reason)
 {
 	static const char *const names[RESTART_REASON_COUNT] = {
-		"killed", "crashed", "exited", "handshake", "protocol", "spawn",
+		"killed", "crashed", "exited", "handshake", "protocol", "spawn", "requested", "hung",
 	};
 
 	return names[reason];

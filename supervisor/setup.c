@@ -11,7 +11,7 @@
 int32_t
 setup_steps(const struct setup *setup)
 {
-	return 1 + setup->topics->count + setup->boards->count + 1;
+	return 1 + setup->topics->count + setup->boards->count;
 }
 
 static int
@@ -78,15 +78,10 @@ queue_board(const struct boards *boards, int32_t group, struct channel *channel)
 int
 setup_queue(const struct setup *setup, int32_t worker, int32_t step, struct channel *channel)
 {
-	struct message_start start = { 0 };
-
 	if (step == 0)
 		return queue_settings(setup, worker, channel);
 	step -= 1;
 	if (step < setup->topics->count)
 		return queue_topic(&setup->topics->list[step], channel);
-	step -= setup->topics->count;
-	if (step < setup->boards->count)
-		return queue_board(setup->boards, step, channel);
-	return queue_plain(channel, MESSAGE_START, &start, sizeof(start));
+	return queue_board(setup->boards, step - setup->topics->count, channel);
 }

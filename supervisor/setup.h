@@ -1,5 +1,5 @@
 /*
- * What a new worker is told before it may open its logs: SETUP, TOPIC x topics, BOARD x groups, START, numbered as
+ * What a new worker is told before it says PREPARED: SETUP, TOPIC x topics, BOARD x groups, numbered as
  * steps from 0, so that a caller can queue them bit by bit. Knows messages; no processes, no event loop.
  */
 #ifndef SUPERVISOR_SETUP_H

@@ -13,6 +13,9 @@
  *   c   shuts the channel down and lives on
  *   o   says on the board that it is about to end, reads the channel no more, and goes on with its clients
  *   w   writes nonsense into its counters on the board
+ *   d?  how it will answer DRAIN, see drain
+ *   r   asks to be replaced
+ *   e   answers "<ends that it was handed> <the first one's end>\n"
  *   b?  sends a malformed message, see send_bad
  */
 #include <errno.h>
@@ -34,13 +37,14 @@
 #include "common/clock.h"
 #include "common/message.h"
 
-enum { CLIENTS_MAX = 4096, SPILL_BEFORE = 100, HEARTBEAT_MS = 500 };
+enum { CLIENTS_MAX = 4096, SLOTS_MAX = 64, SPILL_BEFORE = 100, HEARTBEAT_MS = 500 };
 
 static struct channel *channel;
 static struct board board;
 static int32_t number = -1;
 static int32_t partitions;
 static bool stubborn, ending;
+static char drain_way;
 static int clients[CLIENTS_MAX];
 static int client_count;
 
@@ -123,6 +127,62 @@ map_board(void)
 		board.slots[i].opened = 1;
 	}
 	beat();
+}
+
+/* ---- ends of logs ---- */
+
+/* Those of the predecessor that this one was handed, by slot, and how many. */
+static struct message_end handed[SLOTS_MAX];
+static int32_t handed_count;
+
+static void
+take_ends(const struct channel_message *message)
+{
+	struct message_ends head;
+
+	memcpy(&head, message->payload, sizeof(head));
+	must(message->size == sizeof(head) + (size_t)head.count * sizeof(handed[0]), "ENDS");
+	for (int32_t i = 0; i < head.count; i++) {
+		struct message_end end;
+
+		memcpy(&end, (const char *)message->payload + sizeof(head) + (size_t)i * sizeof(end), sizeof(end));
+		must(end.slot >= 0 && end.slot < SLOTS_MAX, "slot");
+		handed[end.slot] = end;
+		handed_count++;
+	}
+}
+
+/* What it was handed, each end moved on by one. */
+static struct message_end
+end_of(int32_t slot)
+{
+	struct message_end end = handed[slot];
+
+	end.slot = slot;
+	end.end++;
+	end.position += 10;
+	end.file_bytes += 10;
+	return end;
+}
+
+static void
+say_ends(int32_t first, int32_t count)
+{
+	struct { struct message_ends head; struct message_end list[SLOTS_MAX]; } payload;
+
+	memset(&payload, 0, sizeof(payload));
+	payload.head.count = count;
+	for (int32_t i = 0; i < count; i++)
+		payload.list[i] = end_of(first + i);
+	say(MESSAGE_ENDS, &payload, sizeof(payload.head) + (size_t)count * sizeof(payload.list[0]));
+}
+
+static void
+say_released(int32_t ends)
+{
+	struct message_released released = { .ends = ends };
+
+	say(MESSAGE_RELEASED, &released, sizeof(released));
 }
 
 /* ---- connections ---- */
@@ -235,6 +295,22 @@ send_bad(int fd, char kind)
 	case 'S':
 		say_serving(partitions, 0);
 		break;
+	case 'P':
+		say(MESSAGE_PREPARED, &(struct message_prepared){ 0 }, sizeof(struct message_prepared));
+		break;
+	case 'R':
+		say_released(0);
+		break;
+	case 'N':
+		say_ends(0, 1);
+		break;
+	case 'D':
+		say(MESSAGE_REPLACE, "12345678", 8);
+		break;
+	case 'H':
+		head.held_until_ns = 1;
+		say_with(MESSAGE_CONNECTION, &head, sizeof(head), 1, copy, -1);
+		break;
 	case 'p':
 		say_raw("abc", 3);
 		break;
@@ -281,6 +357,16 @@ execute(int fd, const char *commands, size_t size)
 			break;
 		case 'w':
 			board_set(&board.worker->connections_closed, INT64_MIN);
+			break;
+		case 'd':
+			drain_way = argument;
+			i++;
+			break;
+		case 'r':
+			say(MESSAGE_REPLACE, &(struct message_replace){ 0 }, sizeof(struct message_replace));
+			break;
+		case 'e':
+			dprintf(fd, "%d %d\n", (int)handed_count, (int)handed[0].end);
 			break;
 		case 'b':
 			send_bad(fd, argument);
@@ -358,9 +444,11 @@ next_message(struct channel_message *message)
 	}
 }
 
+/* Everything up to the last BOARD, and PREPARED behind it. */
 static void
-read_setup(void)
+read_setup(const char *how)
 {
+	struct message_prepared prepared = { 0 };
 	struct channel_message message;
 	struct message_setup setup;
 	int32_t boards = 0, topics = 0;
@@ -369,12 +457,10 @@ read_setup(void)
 	must(message.type == MESSAGE_SETUP && message.size == sizeof(setup), "SETUP");
 	memcpy(&setup, message.payload, sizeof(setup));
 	number = setup.worker;
-	for (;;) {
+	if (strcmp(how, "diepreparing") == 0)
+		_exit(5);
+	while (boards < setup.group_count) {
 		next_message(&message);
-		if (message.type == MESSAGE_START)
-			break;
-		if (message.type == MESSAGE_STOP)
-			_exit(0);
 		topics += message.type == MESSAGE_TOPIC;
 		if (message.type == MESSAGE_BOARD) {
 			must(message.descriptor_count == 1, "BOARD");
@@ -384,7 +470,87 @@ read_setup(void)
 			boards++;
 		}
 	}
-	must(boards == setup.group_count && topics == setup.topic_count, "counts of SETUP");
+	must(topics == setup.topic_count, "counts of SETUP");
+	if (strcmp(how, "unprepared") == 0)
+		for (;;)
+			next_message(&message);
+	if (strcmp(how, "unstarted") == 0)
+		say_serving(1, 0);
+	say(MESSAGE_PREPARED, &prepared, strcmp(how, "badprepared") == 0 ? 1 : sizeof(prepared));
+	if (strcmp(how, "prepared2") == 0)
+		say(MESSAGE_PREPARED, &prepared, sizeof(prepared));
+	if (strcmp(how, "dieprepared") == 0)
+		_exit(6);
+}
+
+/* The ends that a predecessor has told, and START behind them. */
+static void
+read_start(void)
+{
+	struct channel_message message;
+
+	for (;;) {
+		next_message(&message);
+		if (message.type == MESSAGE_START)
+			return;
+		must(message.type == MESSAGE_ENDS, "ENDS or START");
+		take_ends(&message);
+	}
+}
+
+/* ---- a planned replacement ---- */
+
+/* Ways to answer DRAIN that break a rule, each with what is set by 'd'. True: nothing else follows. */
+static bool
+drain_badly(void)
+{
+	switch (drain_way) {
+	case 'f':
+		say_ends(partitions, 1);
+		return true;
+	case 't':
+		say_ends(0, partitions);
+		say_ends(0, 1);
+		return true;
+	case 'm':
+		say(MESSAGE_ENDS, "1234", 4);
+		return true;
+	case 'n':
+		say_ends(0, partitions);
+		say_released(partitions + 1);
+		return true;
+	case 'x':
+		say_ends(0, partitions);
+		_exit(7);
+	case 's':
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Gives every client back and ends. With 'o' it keeps them, with 'k' too, and dies of it; with 'r' it says more than it may. */
+static void
+drain(void)
+{
+	struct channel_message message;
+
+	if (drain_badly())
+		return;
+	for (int32_t i = 0; i < partitions; i += 2)
+		say_ends(i, i + 1 < partitions ? 2 : 1);
+	say_released(partitions);
+	if (drain_way == 'r')
+		say_released(partitions);
+	while (drain_way == 'o')
+		next_message(&message);
+	if (drain_way == 'k')
+		raise(SIGKILL);
+	while (client_count > 0)
+		give(clients[0], number, "", 0, false);
+	while (drain_way == 'l')
+		pause();
+	_exit(0);
 }
 
 static void
@@ -407,6 +573,8 @@ serve(void)
 				_exit(0);
 			if (message.type == MESSAGE_CONNECTION)
 				take_connection(&message);
+			if (message.type == MESSAGE_DRAIN)
+				drain();
 			continue;
 		}
 		for (int i = count; i-- > 0;)
@@ -469,11 +637,14 @@ main(void)
 		say_hello(MESSAGE_VERSION, BOARD_VERSION + 1);
 	else if (strcmp(how, "badhello") == 0)
 		say(MESSAGE_HELLO, "1234", 4);
-	else if (strcmp(how, "early") == 0)
+	else if (strcmp(how, "first") == 0)
 		say_serving(1, 0);
+	else if (strcmp(how, "early") == 0)
+		say(MESSAGE_PREPARED, &(struct message_prepared){ 0 }, sizeof(struct message_prepared));
 	else
 		say_hello(MESSAGE_VERSION, BOARD_VERSION);
-	read_setup();
+	read_setup(how);
+	read_start();
 	map_board();
 	if (strcmp(how, "opening") == 0)
 		wait_for_stop(0);

@@ -454,7 +454,7 @@ END_TEST
 
 /* ---- workers that break the rules ---- */
 
-static const char bad_messages[] = "usgniIdteExzkfhSpl";
+static const char bad_messages[] = "usgniIdteExzkfhSplPRNDH";
 
 START_TEST(a_malformed_message_costs_the_sender_only)
 {
@@ -488,7 +488,13 @@ static const struct {
 	{ "version", "handshake", "another version" },
 	{ "board", "handshake", "another version" },
 	{ "badhello", "protocol", "malformed HELLO" },
-	{ "early", "protocol", "SERVING" },
+	{ "first", "protocol", "SERVING before START" },
+	{ "early", "protocol", "PREPARED before its settings" },
+	{ "badprepared", "protocol", "malformed PREPARED" },
+	{ "prepared2", "protocol", "a second PREPARED" },
+	{ "unstarted", "protocol", "SERVING before START" },
+	{ "diepreparing", "exited", "exited (status 5) before it served" },
+	{ "dieprepared", "exited", "exited (status 6) before it served" },
 	{ "counts", "protocol", "another number of partitions" },
 	{ "exit", "exited", "exited (status 1) before it served" },
 	{ "kill", "killed", "died (signal 9) before it served" },

@@ -131,6 +131,7 @@ void
 inbox_set_up(struct channel *channel, struct worker *worker)
 {
 	struct message_hello hello = { MESSAGE_VERSION, BOARD_VERSION };
+	struct message_prepared prepared = { 0 };
 	struct message_setup setup;
 	struct message_start start;
 
@@ -143,6 +144,7 @@ inbox_set_up(struct channel *channel, struct worker *worker)
 		take_board(channel, worker, group);
 	worker->counters = worker->boards[worker->number].worker;
 	close(MESSAGE_BOARD_FD);
+	say(channel, MESSAGE_PREPARED, &prepared, sizeof(prepared));
 	expect_plain(channel, MESSAGE_START, &start, sizeof(start));
 }
 
