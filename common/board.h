@@ -71,6 +71,7 @@ struct board_worker {
 	board_counter connections_closed;	/* ended in this worker, for whatever reason */
 	board_counter connections_overflowed;	/* of them: because buffer_bytes was reached */
 	board_counter connections_timed_out;	/* of them: request_timeout */
+	board_counter connections_idle;		/* of them: idle_timeout */
 	board_counter handoffs;			/* connections given back for another group */
 	board_counter requests[BOARD_API_COUNT][CODEC_ERROR_COUNT];
 	board_counter fetch_wakeups[BOARD_WAKEUP_COUNT];

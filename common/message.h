@@ -76,6 +76,7 @@ struct message_setup {
 	int64_t buffer_bytes;
 	int64_t max_fetch_wait_ms;
 	int64_t request_timeout_ms;
+	int64_t idle_timeout_ms;	/* 0 = off */
 	int64_t drain_timeout_ms;
 	char data_dir[MESSAGE_PATH_BYTES];	/* absolute, terminated */
 };
@@ -144,6 +145,7 @@ struct message_connection {
 	int64_t spilled_position;
 	int64_t spilled_end;
 	int64_t frame_started_ns;	/* CLOCK_MONOTONIC when the first byte of the half-read frame came; 0 = none */
+	int64_t active_ns;		/* CLOCK_MONOTONIC when bytes last came or left: idle_timeout counts from there; 0 = fresh */
 	int64_t held_until_ns;		/* CLOCK_MONOTONIC: the bytes begin with a FETCH that was held until then; 0 = none */
 };
 

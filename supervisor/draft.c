@@ -33,53 +33,59 @@ static const char *const place_names[] = {
 #define LOG(field) offsetof(struct log_settings, field)
 
 static const struct draft_key keys[KEY_COUNT] = {
-	[KEY_LISTEN] = { IN_BROKER, "listen", { VALUE_ADDRESSES, 0, 0, NULL }, "127.0.0.1:9092", BY_HAND, 0 },
-	[KEY_DATA_DIR] = { IN_BROKER, "data_dir", { VALUE_PATH, 0, 0, NULL }, "/var/lib/logbroker", BY_HAND, 0 },
-	[KEY_WORKERS] = { IN_BROKER, "workers", { VALUE_COUNT, 1, TOPICS_GROUPS_MAX, "auto" }, "auto", BY_HAND, 0 },
-	[KEY_CONTROL] = { IN_BROKER, "control", { VALUE_SOCKET_PATH, 0, 0, "off" }, NULL, BY_HAND, 0 },
-	[KEY_HTTP] = { IN_BROKER, "http", { VALUE_ADDRESS, 0, 0, "off" }, "127.0.0.1:9093", BY_HAND, 0 },
+	[KEY_LISTEN] = { IN_BROKER, "listen", { VALUE_ADDRESSES, 0, 0, NULL }, "127.0.0.1:9092", BY_HAND, 0,
+	    CHANGES_WITH_SERVICE },
+	[KEY_DATA_DIR] = { IN_BROKER, "data_dir", { VALUE_PATH, 0, 0, NULL }, "/var/lib/logbroker", BY_HAND, 0,
+	    CHANGES_WITH_SERVICE },
+	[KEY_WORKERS] = { IN_BROKER, "workers", { VALUE_COUNT, 1, TOPICS_GROUPS_MAX, "auto" }, "auto", BY_HAND, 0,
+	    CHANGES_WITH_SERVICE },
+	[KEY_CONTROL] = { IN_BROKER, "control", { VALUE_SOCKET_PATH, 0, 0, "off" }, NULL, BY_HAND, 0,
+	    CHANGES_WITH_SERVICE },
+	[KEY_HTTP] = { IN_BROKER, "http", { VALUE_ADDRESS, 0, 0, "off" }, "127.0.0.1:9093", BY_HAND, 0,
+	    CHANGES_WITH_SERVICE },
 	[KEY_MAX_CONNECTIONS] = { IN_BROKER, "max_connections", { VALUE_COUNT, 1, 1000000, NULL }, "10000",
-	    INTO_INT64, BROKER(max_connections) },
+	    INTO_INT64, BROKER(max_connections), CHANGES_AT_ONCE },
 	[KEY_MAX_FRAME_BYTES] = { IN_BROKER, "max_frame_bytes", { VALUE_SIZE, KIB, GIB, NULL }, "8MiB",
-	    INTO_INT64, BROKER(max_frame_bytes) },
+	    INTO_INT64, BROKER(max_frame_bytes), CHANGES_WITH_WORKERS },
 	[KEY_BUFFER_BYTES] = { IN_BROKER, "buffer_bytes", { VALUE_SIZE, 4 * KIB, TIB, NULL }, "256MiB",
-	    INTO_INT64, BROKER(buffer_bytes) },
+	    INTO_INT64, BROKER(buffer_bytes), CHANGES_WITH_WORKERS },
 	[KEY_MAX_FETCH_WAIT] = { IN_BROKER, "max_fetch_wait", { VALUE_TIME_MS, 1, DAY_MS, NULL }, "60s",
-	    INTO_INT64, BROKER(max_fetch_wait_ms) },
+	    INTO_INT64, BROKER(max_fetch_wait_ms), CHANGES_WITH_WORKERS },
 	[KEY_REQUEST_TIMEOUT] = { IN_BROKER, "request_timeout", { VALUE_TIME_MS, 1, DAY_MS, NULL }, "30s",
-	    INTO_INT64, BROKER(request_timeout_ms) },
+	    INTO_INT64, BROKER(request_timeout_ms), CHANGES_WITH_WORKERS },
 	[KEY_IDLE_TIMEOUT] = { IN_BROKER, "idle_timeout", { VALUE_TIME_MS, 1, 365 * DAY_MS, "off" }, "off",
-	    NOT_BUILT, 0 },
+	    INTO_INT64, BROKER(idle_timeout_ms), CHANGES_WITH_WORKERS },
 	[KEY_DRAIN_TIMEOUT] = { IN_BROKER, "drain_timeout", { VALUE_TIME_MS, 1, DAY_MS, NULL }, "10s",
-	    INTO_INT64, BROKER(drain_timeout_ms) },
+	    INTO_INT64, BROKER(drain_timeout_ms), CHANGES_WITH_WORKERS },
 	[KEY_LOG_LEVEL] = { IN_BROKER, "log_level", { VALUE_CHOICE, 0, 0, "error|warning|info|debug" }, "info",
-	    INTO_INT32, BROKER(log_level) },
+	    INTO_INT32, BROKER(log_level), CHANGES_WITH_WORKERS },
 
 	[KEY_WRITE_MODE] = { IN_LOG, "write_mode", { VALUE_CHOICE, 0, 0, "file|mapped" }, "file",
-	    INTO_INT32, LOG(write_mode) },
+	    INTO_INT32, LOG(write_mode), CHANGES_WITH_WORKERS },
 	[KEY_RECORD_FORMAT] = { IN_LOG, "record_format", { VALUE_CHOICE, 0, 0, "plain|crc32c" }, "crc32c",
-	    INTO_INT32, LOG(record_format) },
+	    INTO_INT32, LOG(record_format), CHANGES_WITH_SERVICE },
 	[KEY_SEGMENT_BYTES] = { IN_LOG, "segment_bytes", { VALUE_SIZE, KIB, TIB, NULL }, "512MiB",
-	    INTO_INT64, LOG(segment_bytes) },
+	    INTO_INT64, LOG(segment_bytes), CHANGES_WITH_WORKERS },
 	[KEY_SEGMENT_AGE] = { IN_LOG, "segment_age", { VALUE_TIME_MS, SECOND_MS, 36500 * DAY_MS, "off" }, "off",
-	    INTO_INT64, LOG(segment_age_ms) },
+	    INTO_INT64, LOG(segment_age_ms), CHANGES_WITH_WORKERS },
 	[KEY_INDEX_INTERVAL_BYTES] = { IN_LOG, "index_interval_bytes", { VALUE_SIZE, 64, GIB, NULL }, "4KiB",
-	    INTO_INT64, LOG(index_interval_bytes) },
+	    INTO_INT64, LOG(index_interval_bytes), CHANGES_WITH_WORKERS },
 	[KEY_FLUSH_INTERVAL] = { IN_LOG, "flush_interval", { VALUE_TIME_US, 1000, DAY_US, "off" }, "1s",
-	    INTO_INT64, LOG(flush_interval_us) },
+	    INTO_INT64, LOG(flush_interval_us), CHANGES_WITH_WORKERS },
 	[KEY_FLUSH_RECORDS] = { IN_LOG, "flush_records", { VALUE_COUNT, 1, INT32_MAX, "off" }, "off",
-	    INTO_INT32, LOG(flush_records) },
+	    INTO_INT32, LOG(flush_records), CHANGES_WITH_WORKERS },
 	[KEY_VISIBILITY] = { IN_LOG, "visibility", { VALUE_CHOICE, 0, 0, "written|durable" }, "written",
-	    INTO_INT32, LOG(visibility) },
+	    INTO_INT32, LOG(visibility), CHANGES_WITH_WORKERS },
 	[KEY_RETENTION_BYTES] = { IN_LOG, "retention_bytes", { VALUE_SIZE, 1, 1024 * 1024 * TIB, "off" }, "off",
-	    INTO_INT64, LOG(retention_bytes) },
+	    INTO_INT64, LOG(retention_bytes), CHANGES_WITH_WORKERS },
 	[KEY_RETENTION_AGE] = { IN_LOG, "retention_age", { VALUE_TIME_MS, SECOND_MS, 36500 * DAY_MS, "off" }, "off",
-	    INTO_INT64, LOG(retention_age_ms) },
+	    INTO_INT64, LOG(retention_age_ms), CHANGES_WITH_WORKERS },
 	[KEY_RETENTION_CHECK_INTERVAL] = { IN_LOG, "retention_check_interval", { VALUE_TIME_MS, 1, DAY_MS, NULL },
 	    "30s",
-	    INTO_INT64, LOG(retention_check_interval_ms) },
+	    INTO_INT64, LOG(retention_check_interval_ms), CHANGES_WITH_WORKERS },
 
-	[KEY_GROUP] = { IN_TOPIC, "group", { VALUE_COUNT, 0, TOPICS_GROUPS_MAX - 1, NULL }, NULL, BY_HAND, 0 },
+	[KEY_GROUP] = { IN_TOPIC, "group", { VALUE_COUNT, 0, TOPICS_GROUPS_MAX - 1, NULL }, NULL, BY_HAND, 0,
+	    CHANGES_WITH_SERVICE },
 };
 
 _Static_assert(LOG_ERROR == 0 && LOG_WARNING == 1 && LOG_INFO == 2 && LOG_DEBUG == 3, "log_level's words are in order");
@@ -444,26 +450,6 @@ take_topic(struct draft *d, int line, const char *name, const char *text)
 	list[d->topic_count++] = (struct draft_topic){ copy_text(d, name), line, (int32_t)count, NULL };
 }
 
-/* Of a key that is not built only the default is taken, and no other value is checked: a right one is refused too. */
-static bool
-is_built(struct draft *d, int line, const struct draft_key *key, const char *text)
-{
-	struct value_error error;
-	int64_t number;
-
-	if (key->store != NOT_BUILT || *text == '\0')
-		return true;
-	if (value_parse(&key->rule, text, &number, &error) == 0 && number == draft_default_number(key))
-		return true;
-	if (strcmp(key->fallback, "off") == 0)
-		draft_complain(d, line, "%s is not supported in this version (remove the line or set it to off)",
-		    key->name);
-	else
-		draft_complain(d, line, "%s = %s is not supported in this version (remove the line or set it to %s)",
-		    key->name, text, key->fallback);
-	return false;
-}
-
 static void
 take_key(struct draft *d, int line, const struct draft_key *key, struct draft_value *value, const char *text)
 {
@@ -475,8 +461,7 @@ take_key(struct draft *d, int line, const struct draft_key *key, struct draft_va
 		value = &repeated;	/* checked all the same */
 	}
 	value->line = line;
-	value->wrong = !is_built(d, line, key, text) ||
-	    check_value(d, line, key->name, &key->rule, text, &value->number) < 0;
+	value->wrong = check_value(d, line, key->name, &key->rule, text, &value->number) < 0;
 	if (value->wrong || value == &repeated)
 		return;
 	value->text = copy_text(d, text);

@@ -1,7 +1,7 @@
 /*
  * What stands in broker.ini, before it is settings: every value with its line, every error with its line. Config text
  * is read here (with inifile.c for the lines and values.c for the notation of values) and nowhere else. Only
- * settings.c looks into a draft.
+ * settings.c looks into a draft; the table of keys is reload.c's too.
  */
 #ifndef SUPERVISOR_DRAFT_H
 #define SUPERVISOR_DRAFT_H
@@ -19,10 +19,16 @@ enum draft_place { NOWHERE, IN_BROKER, IN_TOPICS, IN_LOG, IN_TOPIC };
 
 /* What becomes of a key's number. */
 enum draft_store {
-	NOT_BUILT,	/* in this version only its default is taken */
 	BY_HAND,
 	INTO_INT32,	/* at `offset` of struct settings, or for a key of [log] of struct log_settings */
 	INTO_INT64,
+};
+
+/* What it takes to put another value in force while the broker runs. */
+enum draft_change {
+	CHANGES_AT_ONCE = 1,	/* the supervisor's own */
+	CHANGES_WITH_WORKERS,	/* a worker learns it at its start */
+	CHANGES_WITH_SERVICE,	/* sockets, the data directory, where partitions live */
 };
 
 enum draft_key_name {
@@ -42,6 +48,7 @@ struct draft_key {
 	const char *fallback;	/* the default, as one would write it; NULL: none, or found out when it is needed */
 	enum draft_store store;
 	size_t offset;
+	enum draft_change change;
 };
 
 struct draft_value {

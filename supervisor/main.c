@@ -246,7 +246,7 @@ prepare_workers(struct broker *broker)
 	if (boards_create(&broker->boards, &broker->topics) != 0)
 		return fail("boards (shared memory)");
 	broker->setup = (struct setup){ &broker->settings, &broker->topics, &broker->boards, broker->lock.data_dir,
-		broker->settings.log_level };
+		broker->settings.log_level, 0 };
 	return 0;
 }
 

@@ -251,6 +251,8 @@ put_worker_sums(struct page *page, const struct pages_view *view)
 	    SUM(view, connections_overflowed));
 	single(page, "connections_timed_out_total", "counter", "Of them: closed after request_timeout.",
 	    SUM(view, connections_timed_out));
+	single(page, "connections_idle_total", "counter", "Of them: closed after idle_timeout.",
+	    SUM(view, connections_idle));
 	put_requests(page, view);
 	put_durations(page, view);
 	single(page, "fetch_held", "gauge", "FETCH requests that wait for data.", SUM(view, fetch_held));

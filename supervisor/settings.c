@@ -424,6 +424,8 @@ fill(struct settings *settings, struct draft *d)
 	for (int k = 0; k < KEY_COUNT; k++) {
 		if (draft_key(k)->place == IN_BROKER)
 			store_number(settings, draft_key(k), draft_number(d, (enum draft_key_name)k));
+		else if (draft_key(k)->place == IN_LOG)
+			store_number(&settings->log, draft_key(k), draft_number(d, (enum draft_key_name)k));
 	}
 	settings->workers_asked = workers_asked(d);
 	settings->workers = effective_workers(settings);

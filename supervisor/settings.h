@@ -39,8 +39,10 @@ struct settings {
 	int64_t buffer_bytes;
 	int64_t max_fetch_wait_ms;
 	int64_t request_timeout_ms;
+	int64_t idle_timeout_ms;	/* 0 = off */
 	int64_t drain_timeout_ms;
 	int32_t log_level;		/* enum log_level */
+	struct log_settings log;	/* [log], else the defaults: what topics get that say nothing else */
 	struct settings_topic *topics;	/* sorted by name in byte order */
 	int32_t topic_count;
 };

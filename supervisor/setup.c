@@ -37,6 +37,7 @@ queue_settings(const struct setup *setup, int32_t worker, struct channel *channe
 	message.buffer_bytes = settings->buffer_bytes;
 	message.max_fetch_wait_ms = settings->max_fetch_wait_ms;
 	message.request_timeout_ms = settings->request_timeout_ms;
+	message.idle_timeout_ms = settings->idle_timeout_ms;
 	message.drain_timeout_ms = settings->drain_timeout_ms;
 	snprintf(message.data_dir, sizeof(message.data_dir), "%s", setup->data_dir);
 	return queue_plain(channel, MESSAGE_SETUP, &message, sizeof(message));

@@ -19,6 +19,7 @@ struct setup {
 	const struct boards *boards;
 	const char *data_dir;		/* absolute */
 	int32_t log_level;
+	int64_t generation;		/* of what is told: grows when a reload changes it */
 };
 
 int32_t setup_steps(const struct setup *setup);

@@ -237,6 +237,31 @@ value_print_size(int64_t bytes, char *to, size_t room)
 }
 
 static void
+print_choice(const char *words, int64_t number, char *to, size_t room)
+{
+	for (; number > 0 && strchr(words, '|') != NULL; number--)
+		words = strchr(words, '|') + 1;
+	snprintf(to, room, "%.*s", (int)strcspn(words, "|"), words);
+}
+
+void
+value_print(const struct value_rule *rule, int64_t number, char *to, size_t room)
+{
+	if (rule->kind == VALUE_CHOICE)
+		print_choice(rule->words, number, to, room);
+	else if (number == 0 && rule->words != NULL)
+		snprintf(to, room, "%s", rule->words);
+	else if (rule->kind == VALUE_SIZE)
+		print_scaled(size_units, number, to, room);
+	else if (rule->kind == VALUE_TIME_US)
+		print_scaled(time_units, number, to, room);
+	else if (rule->kind == VALUE_TIME_MS)
+		print_scaled(time_units, number * 1000, to, room);
+	else
+		snprintf(to, room, "%lld", (long long)number);
+}
+
+static void
 allowed_range(const struct value_rule *rule, const struct unit *units, int64_t factor, const char *what, char *to,
     size_t room)
 {

@@ -43,6 +43,9 @@ int value_parse(const struct value_rule *rule, const char *text, int64_t *number
  * VALUE_ALLOWED_BYTES. */
 void value_allowed(const struct value_rule *rule, char *to);
 
+/* Writes a number as one would write it for that rule, "1500ms", "off", "crc32c"; not of addresses and paths. */
+void value_print(const struct value_rule *rule, int64_t number, char *to, size_t room);
+
 /* Writes a number of bytes in its largest whole unit ("512MiB"). */
 void value_print_size(int64_t bytes, char *to, size_t room);
 

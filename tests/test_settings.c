@@ -177,58 +177,55 @@ struct key_row {
 	const char *least, *most;
 	const char *below, *above;	/* "" = there is none */
 	const char *mistyped;		/* what is said of "foobar" */
-	bool built;
 	const char *before, *behind;	/* lines around it that it needs */
 };
 
 static const struct key_row rows[] = {
 	{ "broker", "listen", "127.0.0.1:9092",
 	    "host:port, [v6]:port and unix:/path, with commas or blanks between them",
-	    "h:0", "h:65535", "h:-1", "h:65536", "names no port", true, "", "" },
-	{ "broker", "data_dir", "/var/lib/logbroker", "a path", "d", "/d", "", "", "", true, "", "" },
-	{ "broker", "workers", "auto", "auto, or a number from 1 to 1024", "1", "1024", "0", "1025", COUNT, true, "",
-	    "" },
-	{ "broker", "control", NULL, "off, or a path of at most 107 bytes", "c", "off", "", "", "", true, "", "" },
+	    "h:0", "h:65535", "h:-1", "h:65536", "names no port", "", "" },
+	{ "broker", "data_dir", "/var/lib/logbroker", "a path", "d", "/d", "", "", "", "", "" },
+	{ "broker", "workers", "auto", "auto, or a number from 1 to 1024", "1", "1024", "0", "1025", COUNT, "", "" },
+	{ "broker", "control", NULL, "off, or a path of at most 107 bytes", "c", "off", "", "", "", "", "" },
 	{ "broker", "http", "127.0.0.1:9093", "off, or one host:port or [v6]:port", "h:0", "h:65535", "h:-1", "h:65536",
-	    "names no port", true, "", "" },
+	    "names no port", "", "" },
 	{ "broker", "max_connections", "10000", "a number from 1 to 1000000", "1", "1000000", "0", "1000001", COUNT,
-	    true,
 	    "", "" },
 	{ "broker", "max_frame_bytes", "8MiB", "a size from 1KiB to 1GiB in B KiB MiB GiB TiB", "1024", "1073741824B",
-	    "1023", "1073741825", SIZE, true, "", "buffer_bytes = 4GiB\n" },
+	    "1023", "1073741825", SIZE, "", "buffer_bytes = 4GiB\n" },
 	{ "broker", "buffer_bytes", "256MiB", "a size from 4KiB to 1TiB in B KiB MiB GiB TiB", "4096", "1024GiB",
 	    "4095",
-	    "1099511627777", SIZE, true, "", "max_frame_bytes = 1KiB\n" },
+	    "1099511627777", SIZE, "", "max_frame_bytes = 1KiB\n" },
 	{ "broker", "max_fetch_wait", "60s", "a time from 1ms to 1d in us ms s min h d", "1000us", "24h", "0ms",
-	    "86400001ms", TIME, true, "", "" },
+	    "86400001ms", TIME, "", "" },
 	{ "broker", "request_timeout", "30s", "a time from 1ms to 1d in us ms s min h d", "1ms", "1440min", "0s",
-	    "86400001ms", TIME, true, "", "" },
+	    "86400001ms", TIME, "", "" },
 	{ "broker", "idle_timeout", "off", "off, or a time from 1ms to 365d in us ms s min h d", "1ms", "365d", "0ms",
-	    "31536001s", TIME, false, "", "" },
+	    "31536001s", TIME, "", "" },
 	{ "broker", "drain_timeout", "10s", "a time from 1ms to 1d in us ms s min h d", "1ms", "1d", "0d", "86400001ms",
-	    TIME, true, "", "" },
-	{ "broker", "log_level", "info", "error|warning|info|debug", "error", "debug", "", "", WORD, true, "", "" },
-	{ "log", "write_mode", "file", "file|mapped", "mapped", "mapped", "", "", WORD, true, "", "" },
-	{ "log", "record_format", "crc32c", "plain|crc32c", "plain", "crc32c", "", "", WORD, true, "", "" },
+	    TIME, "", "" },
+	{ "broker", "log_level", "info", "error|warning|info|debug", "error", "debug", "", "", WORD, "", "" },
+	{ "log", "write_mode", "file", "file|mapped", "mapped", "mapped", "", "", WORD, "", "" },
+	{ "log", "record_format", "crc32c", "plain|crc32c", "plain", "crc32c", "", "", WORD, "", "" },
 	{ "log", "segment_bytes", "512MiB", "a size from 1KiB to 1TiB in B KiB MiB GiB TiB", "1KiB", "1TiB", "1023B",
-	    "1099511627777B", SIZE, true, "", "" },
+	    "1099511627777B", SIZE, "", "" },
 	{ "log", "segment_age", "off", "off, or a time from 1s to 36500d in us ms s min h d", "1s", "36500d", "999ms",
-	    "36501d", TIME, true, "", "" },
+	    "36501d", TIME, "", "" },
 	{ "log", "index_interval_bytes", "4KiB", "a size from 64B to 1GiB in B KiB MiB GiB TiB", "64", "1GiB", "63",
-	    "1073741825", SIZE, true, "", "" },
+	    "1073741825", SIZE, "", "" },
 	{ "log", "flush_interval", "1s", "off, or a time from 1ms to 1d in us ms s min h d", "1ms", "1d", "999us",
-	    "86400000001us", TIME, true, "", "" },
+	    "86400000001us", TIME, "", "" },
 	{ "log", "flush_records", "off", "off, or a number from 1 to 2147483647", "1", "2147483647", "0", "2147483648",
-	    COUNT, true, "", "" },
-	{ "log", "visibility", "written", "written|durable", "durable", "durable", "", "", WORD, true, "", "" },
+	    COUNT, "", "" },
+	{ "log", "visibility", "written", "written|durable", "durable", "durable", "", "", WORD, "", "" },
 	{ "log", "retention_bytes", "off", "off, or a size from 1B to 1048576TiB in B KiB MiB GiB TiB", "1",
 	    "1048576TiB",
-	    "0", "1048577TiB", SIZE, true, "", "" },
+	    "0", "1048577TiB", SIZE, "", "" },
 	{ "log", "retention_age", "off", "off, or a time from 1s to 36500d in us ms s min h d", "1s", "36500d", "999ms",
-	    "36501d", TIME, true, "", "" },
+	    "36501d", TIME, "", "" },
 	{ "log", "retention_check_interval", "30s", "a time from 1ms to 1d in us ms s min h d", "1ms", "1d", "0ms",
-	    "86400001ms", TIME, true, "", "" },
-	{ "topic t", "group", "", "a number from 0 to 1023", "0", "1023", "", "1024", COUNT, true,
+	    "86400001ms", TIME, "", "" },
+	{ "topic t", "group", "", "a number from 0 to 1023", "0", "1023", "", "1024", COUNT,
 	    "[broker]\nworkers = 1024\n", "" },
 };
 
@@ -259,32 +256,11 @@ expect_value_taken(const struct key_row *row, const char *value)
 }
 
 static void
-expect_not_supported(const struct key_row *row, const char *value)
-{
-	int line;
-	bool off = strcmp(row->fallback, "off") == 0;
-	char *config = config_of(row, value, &line);
-	char *expected = format_text(FILE_NAME ":%d: %s%s%s is not supported in this version (remove the line or set "
-	    "it to "
-	    "%s)\n", line, row->name, off ? "" : " = ", off ? "" : value, row->fallback);
-
-	expect_errors(config, expected);
-	free(config);
-	free(expected);
-}
-
-static void
 expect_value_refused(const struct key_row *row, const char *value, const char *what)
 {
 	int line;
-	char *config, *expected;
-
-	if (!row->built) {	/* whatever it is */
-		expect_not_supported(row, value);
-		return;
-	}
-	config = config_of(row, value, &line);
-	expected = format_text(FILE_NAME ":%d: %s: '%s' %s (allowed: %s)\n", line, row->name, value, what,
+	char *config = config_of(row, value, &line);
+	char *expected = format_text(FILE_NAME ":%d: %s: '%s' %s (allowed: %s)\n", line, row->name, value, what,
 	    row->allowed);
 
 	expect_errors(config, expected);
@@ -304,13 +280,8 @@ START_TEST(key_boundaries)
 
 	if (row->fallback != NULL && row->fallback[0] != '\0')
 		expect_value_taken(row, row->fallback);
-	if (row->built) {
-		expect_value_taken(row, row->least);
-		expect_value_taken(row, row->most);
-	} else {
-		expect_not_supported(row, row->least);
-		expect_not_supported(row, row->most);
-	}
+	expect_value_taken(row, row->least);
+	expect_value_taken(row, row->most);
 	if (row->below[0] != '\0')
 		expect_value_refused(row, row->below,
 		    takes_addresses(row) ? "has a port that is not a number" : "is too small");
@@ -379,7 +350,8 @@ END_TEST
 START_TEST(minutes_have_three_letters)
 {
 	expect_errors("[broker]\nidle_timeout = 5m\nrequest_timeout = 5m\n" TOPIC_T,
-	    FILE_NAME ":2: idle_timeout is not supported in this version (remove the line or set it to off)\n"
+	    FILE_NAME ":2: idle_timeout: '5m' is not a time, minutes are written min (allowed: off, or a time from 1ms to 365d in "
+	    "us ms s min h d)\n"
 	    FILE_NAME ":3: request_timeout: '5m' is not a time, minutes are written min (allowed: a time from 1ms to 1d in us "
 	    "ms s min h d)\n");
 }
@@ -519,9 +491,6 @@ expect_item(const struct key_row *row, char *item)
 		ck_assert_msg(strcasestr(item, text) != NULL, "%s: %s is not in the manual", row->name, text);
 		free(text);
 	}
-	if (!row->built)
-		ck_assert_msg(strstr(item, "which is the only value that this version supports") != NULL, "%s",
-		    row->name);
 }
 
 /* Each key is an item ".It Ic NAME ..." of the manual, and no other item is one. */
@@ -655,7 +624,7 @@ static const char everything[] =
     "buffer_bytes = 4194304\n"
     "max_fetch_wait = 2min\n"
     "request_timeout = 1500ms\n"
-    "idle_timeout = off\n"
+    "idle_timeout = 2h\n"
     "drain_timeout = 5000000us\n"
     "log_level = debug\n"
     "\n"

@@ -125,14 +125,26 @@ earlier(int64_t a_ns, int64_t b_ns)
 	return a_ns < b_ns ? a_ns : b_ns;
 }
 
+/* Nothing is owed, nothing half read, nothing held, and nothing on its way in or out: the client is to speak. */
+bool
+conn_is_idle(const struct conn *conn)
+{
+	return conn->phase == SERVING && conn->blocked == NOT_BLOCKED && !conn_is_held(conn) && !conn_owes(conn) &&
+	    output_empty(&conn->output) && conn->reading == NULL && conn_kept_bytes(conn) == 0 &&
+	    conn->spill_position == conn->spill_end && !conn->ended && !conn->dead;
+}
+
 static int64_t
 next_deadline_ns(const struct conn *conn)
 {
 	int64_t timeout_ns = conn_worker(conn)->request_timeout_ns;
+	int64_t idle_timeout_ns = conn_worker(conn)->idle_timeout_ns;
 	int64_t deadline_ns = INT64_MAX;
 
+	if (idle_timeout_ns != 0 && conn_is_idle(conn))
+		deadline_ns = conn->active_ns + idle_timeout_ns;
 	if (conn_is_held(conn))
-		deadline_ns = conn->hold.deadline_ns;
+		deadline_ns = earlier(deadline_ns, conn->hold.deadline_ns);
 	if (conn->frame_started_ns != 0)
 		deadline_ns = earlier(deadline_ns, conn->frame_started_ns + timeout_ns);
 	if (conn->stalled_ns != 0)

@@ -77,6 +77,7 @@ struct conn {
 	int64_t spill_position, spill_end;
 	size_t spill_chunk_bytes;
 	int64_t frame_started_ns;	/* 0 = no half frame that the client could complete */
+	int64_t active_ns;		/* when bytes last came or left: of an idle one idle_timeout counts from there */
 
 	struct output output;
 	struct conn_read *reading;	/* what a thread reads from a file to be sent; NULL = nothing */
@@ -147,6 +148,9 @@ void conn_account(struct conn *conn);
 
 /* Sees to it that the timer fires when the next of its deadlines is over, or earlier. */
 void conn_arm_timer(struct conn *conn);
+
+/* Does it wait for nothing but the client's next request? */
+bool conn_is_idle(const struct conn *conn);
 
 /* Moves the answers that are due into the output. */
 void conn_settle(struct conn *conn);

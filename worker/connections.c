@@ -63,6 +63,29 @@ is_stalled(struct conn *conn, int64_t now_ns)
 	return false;
 }
 
+/*
+ * Has nothing come or gone for idle_timeout? What has arrived since this turn began to wait is about to be read. An idle
+ * connection's timer is not moved by its requests: it fires once in idle_timeout and is set anew.
+ */
+static bool
+is_idle_too_long(const struct conn *conn, int64_t now_ns)
+{
+	int64_t timeout_ns = conn_worker(conn)->idle_timeout_ns;
+	char byte;
+
+	if (timeout_ns == 0 || !conn_is_idle(conn) || now_ns < conn->active_ns + timeout_ns)
+		return false;
+	return recv(conn->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) <= 0;
+}
+
+static void
+end_idle(struct conn *conn)
+{
+	board_add(&conn_worker(conn)->counters->connections_idle, 1);
+	conn_blame(conn, "nothing was asked for idle_timeout");
+	conn_begin_finish(conn);
+}
+
 /* libevent counts from the start of its turn and fires early after a long one: every deadline is looked at again. */
 static void
 on_timer(evutil_socket_t fd, short what, void *argument)
@@ -85,6 +108,8 @@ on_timer(evutil_socket_t fd, short what, void *argument)
 		time_out(conn, "its frame was not complete within request_timeout");
 	else if (is_stalled(conn, now_ns))
 		time_out(conn, "nothing of its answer was read for request_timeout");
+	else if (is_idle_too_long(conn, now_ns))
+		end_idle(conn);
 	else if (conn->phase == DISCARDING && now_ns >= conn->discard_until_ns)
 		conn_abort(conn);
 	else
@@ -124,6 +149,7 @@ static void
 drained(struct conn *conn)
 {
 	conn->stalled_ns = 0;
+	conn_arm_timer(conn);
 	if (conn->phase == FINISHING && !conn_owes(conn))
 		begin_discard(conn);
 	else if (conn->blocked == BLOCKED_MOVE && conn->retry_ns == 0 && !conn_owes(conn) &&
@@ -216,8 +242,10 @@ flush(struct conn *conn, size_t budget)
 	state = output_flush(&conn->output, conn->fd, budget);
 	progressed = sent != conn->output.sent || slice_bytes_sent != conn->output.slice_bytes_sent;
 	board_add(&conn_worker(conn)->counters->fetched_bytes, conn->output.slice_bytes_sent - slice_bytes_sent);
-	if (progressed)
+	if (progressed) {
 		conn->stalled_ns = 0;
+		conn->active_ns = conn_worker(conn)->now_ns;
+	}
 	switch (state) {
 	case OUTPUT_DRAINED:
 		drained(conn);
@@ -480,6 +508,7 @@ connections_take(struct connections *set, const struct message_connection *messa
 	conn->spill_end = message->spilled_end;
 	conn->spill_chunk_bytes = SPILL_FIRST_BYTES;
 	conn->frame_started_ns = message->frame_started_ns;
+	conn->active_ns = message->active_ns != 0 ? message->active_ns : clock_now_ns();
 	event_assign(&conn->io, set->base, socket_fd, EV_READ | EV_CLOSED | EV_ET | EV_PERSIST, on_io, conn);
 	event_assign(&conn->writable, set->base, socket_fd, EV_WRITE | EV_ET, on_writable, conn);
 	evtimer_assign(&conn->timer, set->base, on_timer, conn);

@@ -84,6 +84,7 @@ apply_setup(struct worker *worker, struct message_setup *setup)
 	worker->buffer_bytes = setup->buffer_bytes;
 	worker->max_fetch_wait_ns = setup->max_fetch_wait_ms * CLOCK_NS_PER_MS;
 	worker->request_timeout_ns = setup->request_timeout_ms * CLOCK_NS_PER_MS;
+	worker->idle_timeout_ns = setup->idle_timeout_ms * CLOCK_NS_PER_MS;
 	worker->drain_timeout_ns = setup->drain_timeout_ms * CLOCK_NS_PER_MS;
 	worker->data_dir = strdup(setup->data_dir);
 	worker->boards = calloc((size_t)setup->group_count, sizeof(*worker->boards));

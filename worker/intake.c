@@ -234,6 +234,8 @@ read_socket(struct conn *conn, uint8_t *to, size_t size)
 		/* A short read means that it was all: the next byte brings a new edge. The end brings one, too. */
 		conn->readable = conn->ending;
 	}
+	if (n > 0)
+		conn->active_ns = conn_worker(conn)->now_ns;
 	return n;
 }
 

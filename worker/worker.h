@@ -32,6 +32,7 @@ struct worker {
 	int64_t buffer_bytes;
 	int64_t max_fetch_wait_ns;
 	int64_t request_timeout_ns;
+	int64_t idle_timeout_ns;	/* 0 = off */
 	int64_t drain_timeout_ns;
 	char *data_dir;
 	int data_fd;
