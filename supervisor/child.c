@@ -60,9 +60,19 @@ arm(struct event *timer, int64_t at_ns)
 }
 
 static int64_t
-grace_ns(const struct child *child)
+grace_ns(int64_t drain_timeout_ms)
 {
-	return (child->shared->site.setup->settings->drain_timeout_ms + RESTART_GRACE_MS) * CLOCK_NS_PER_MS;
+	return (drain_timeout_ms + RESTART_GRACE_MS) * CLOCK_NS_PER_MS;
+}
+
+/* A process takes the time that it was told, whatever the settings say by now. */
+static void
+take_limits(struct child *child)
+{
+	int64_t limit_ns = grace_ns(incarnation_drain_timeout_ms(child->current));
+
+	child->restart.stop_limit_ns = limit_ns;
+	child->replace.drain_limit_ns = limit_ns;
 }
 
 static struct board *
@@ -171,7 +181,7 @@ succeed(struct child *child)
 	child->old = child->current;
 	child->current = NULL;
 	child->old_closed = closed_of(child, incarnation_connections(child->old));
-	child->old_limit_ns = now_ns + grace_ns(child);
+	child->old_limit_ns = now_ns + grace_ns(incarnation_drain_timeout_ms(child->old));
 	arm(child->old_timer, child->old_limit_ns);
 	child->vacant_ns = now_ns;
 	board_clear_gauges(board_of(child));
@@ -187,6 +197,7 @@ serves(struct child *child)
 	if (child->vacant_ns != 0 && child->last.number > 0)
 		child->last.pause_ns = pause_ns;
 	child->vacant_ns = 0;
+	take_limits(child);
 	ends_free(&child->ends);
 	replace_event(child, REPLACE_SERVED);
 }
@@ -603,6 +614,7 @@ on_gone(void *context, struct incarnation *incarnation)
 struct child *
 child_new(const struct child_shared *shared, int32_t number)
 {
+	int64_t limit_ns = grace_ns(shared->site.setup->settings->drain_timeout_ms);
 	struct event_base *base = shared->site.base;
 	struct child *child = calloc(1, sizeof(*child));
 
@@ -611,8 +623,8 @@ child_new(const struct child_shared *shared, int32_t number)
 	child->shared = shared;
 	child->hooks = (struct incarnation_hooks){ child, on_said, on_returned, on_broke, on_gone };
 	child->number = number;
-	restart_init(&child->restart, grace_ns(child));
-	replace_init(&child->replace, grace_ns(child));
+	restart_init(&child->restart, limit_ns);
+	replace_init(&child->replace, limit_ns);
 	child->timer = evtimer_new(base, on_timer, child);
 	child->replace_timer = evtimer_new(base, on_replace_timer, child);
 	child->old_timer = evtimer_new(base, on_old_timer, child);
@@ -776,6 +788,13 @@ bool
 child_unclean(const struct child *child)
 {
 	return child->unclean;
+}
+
+bool
+child_outdated(const struct child *child)
+{
+	return child->current != NULL &&
+	    incarnation_generation(child->current) != child->shared->site.setup->generation;
 }
 
 bool

@@ -39,6 +39,12 @@ handover_set_crew(struct handover *handover, const struct crew *crew)
 }
 
 void
+handover_set_max_connections(struct handover *handover, int64_t max_connections)
+{
+	handover->max_connections = max_connections;
+}
+
+void
 handover_free(struct handover *handover)
 {
 	free(handover);

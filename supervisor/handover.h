@@ -22,6 +22,8 @@ struct handover_counts {
 /* `parking` and `crew` are borrowed; `crew` may be set later, before the first connection. NULL with errno. */
 struct handover *handover_new(struct parking *parking, int64_t max_connections);
 void handover_set_crew(struct handover *handover, const struct crew *crew);
+/* With fewer than are there nobody is closed, and nobody new taken until there are fewer. */
+void handover_set_max_connections(struct handover *handover, int64_t max_connections);
 void handover_free(struct handover *handover);
 
 /* A new client. The descriptor goes over. */

@@ -37,6 +37,8 @@ struct incarnation {
 	struct channel *channel;
 	int far_end;			/* the worker's end of it */
 	struct channel *unread;		/* the same, while it is read after the death */
+	int64_t generation;		/* of the settings that it was told */
+	int64_t drain_timeout_ms;	/* as it was told */
 	int32_t setup_step;		/* the next to queue; -1 before the settings are told, setup_steps when all is */
 	struct event *readable, *writable;
 	struct event *retry;		/* descriptors or memory were short */
@@ -161,9 +163,13 @@ tell(struct incarnation *incarnation, uint32_t type, const void *payload, size_t
 void
 incarnation_tell_settings(struct incarnation *incarnation)
 {
+	const struct setup *setup = incarnation->site->setup;
+
 	if (incarnation->setup_step >= 0)
 		return;
 	incarnation->setup_step = 0;
+	incarnation->generation = setup->generation;
+	incarnation->drain_timeout_ms = setup->settings->drain_timeout_ms;
 	go_on_sending(incarnation);
 }
 
@@ -504,6 +510,8 @@ incarnation_start(const struct incarnation_site *site, const struct incarnation_
 	incarnation->far_end = -1;
 	incarnation->blame = -1;
 	incarnation->setup_step = -1;
+	incarnation->generation = site->setup->generation;
+	incarnation->drain_timeout_ms = site->setup->settings->drain_timeout_ms;
 	if (make_channel(incarnation) == 0) {
 		incarnation->pid = spawn_worker(site->program, incarnation->far_end, site->setup->boards->descriptors[number],
 		    site->lock);
@@ -705,6 +713,18 @@ bool
 incarnation_wishes(const struct incarnation *incarnation)
 {
 	return incarnation->wishes;
+}
+
+int64_t
+incarnation_drain_timeout_ms(const struct incarnation *incarnation)
+{
+	return incarnation->drain_timeout_ms;
+}
+
+int64_t
+incarnation_generation(const struct incarnation *incarnation)
+{
+	return incarnation->generation;
 }
 
 bool

@@ -86,6 +86,9 @@ bool incarnation_served(const struct incarnation *incarnation);
 bool incarnation_draining(const struct incarnation *incarnation);	/* was told DRAIN */
 bool incarnation_released(const struct incarnation *incarnation);
 bool incarnation_behind(const struct incarnation *incarnation);		/* messages wait because it does not read */
+/* What it was told of drain_timeout; the settings' generation. Before it was told anything: what it would be told now. */
+int64_t incarnation_drain_timeout_ms(const struct incarnation *incarnation);
+int64_t incarnation_generation(const struct incarnation *incarnation);
 /* It has asked to be replaced; the wish is forgotten. */
 bool incarnation_take_wish(struct incarnation *incarnation);
 bool incarnation_wishes(const struct incarnation *incarnation);

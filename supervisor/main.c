@@ -26,6 +26,7 @@
 #include "supervisor/parking.h"
 #include "supervisor/placement.h"
 #include "supervisor/process.h"
+#include "supervisor/reload.h"
 #include "supervisor/reserve.h"
 #include "supervisor/service.h"
 #include "supervisor/settings.h"
@@ -56,6 +57,7 @@ struct broker {
 	struct endpoints listen, web, control;
 	char program[PATH_MAX];
 	struct setup setup;
+	struct reload reload;
 
 	struct event_base *base;
 	struct event *signals[SIGNALS];
@@ -123,6 +125,8 @@ load(struct broker *broker, const struct options *options)
 	if (options->verbose)
 		broker->settings.log_level = LOG_DEBUG;
 	log_open("supervisor", (enum log_level)broker->settings.log_level);
+	broker->reload.path = options->config;
+	broker->reload.verbose = options->verbose;
 	status = check_data(broker, options);
 	if (status == 0 && placement_build(&broker->settings, &broker->topics) != 0)
 		status = fail("placement of partitions");
@@ -137,6 +141,7 @@ check_descriptors(struct broker *broker)
 	int64_t limit = process_raise_descriptor_limit();
 	int64_t allowed = process_connections_allowed(limit, settings->workers, largest);
 
+	broker->reload.connections_allowed = allowed;
 	if (settings->max_connections <= allowed)
 		return 0;
 	if (allowed < CONNECTIONS_MIN && allowed < settings->max_connections) {
@@ -274,6 +279,18 @@ on_serving(void *context, int32_t group)
 	struct broker *broker = context;
 
 	handover_serving(broker->handover, group);
+}
+
+/* Of what a reload can change at once these have copies. */
+static void
+on_applied(void *context)
+{
+	struct broker *broker = context;
+	const struct settings *settings = &broker->settings;
+
+	log_open("supervisor", (enum log_level)settings->log_level);
+	parking_set_timeout(broker->parking, settings->request_timeout_ms * CLOCK_NS_PER_MS);
+	handover_set_max_connections(broker->handover, settings->max_connections);
 }
 
 static void
@@ -458,6 +475,11 @@ assemble(struct broker *broker)
 	const struct crew_hooks hooks = { broker, on_returned, on_serving, on_ready, on_stopped };
 	const struct settings *settings = &broker->settings;
 
+	broker->reload.settings = &broker->settings;
+	broker->reload.topics = &broker->topics;
+	broker->reload.setup = &broker->setup;
+	broker->reload.applied = on_applied;
+	broker->reload.context = broker;
 	event_set_log_callback(on_library_line);
 	broker->base = new_base();
 	if (broker->base == NULL || catch_signals(broker) != 0)

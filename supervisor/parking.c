@@ -18,7 +18,7 @@ enum { EPOLL_BATCH = 64 };
 
 struct entry {
 	struct entry *previous, *next;
-	int64_t deadline_ns;
+	int64_t parked_ns;
 	struct connection connection;
 	char inline_bytes[];		/* what the connection's pointer points to */
 };
@@ -76,7 +76,7 @@ schedule(struct parking *parking)
 
 	if (parking->first == NULL)
 		return;
-	wait = clock_until(parking->first->deadline_ns);
+	wait = clock_until(parking->first->parked_ns + parking->timeout_ns);
 	evtimer_add(parking->expiry, &wait);
 }
 
@@ -89,7 +89,7 @@ on_expiry(evutil_socket_t fd, short what, void *context)
 
 	(void)fd;
 	(void)what;
-	while (parking->first != NULL && parking->first->deadline_ns <= now_ns) {
+	while (parking->first != NULL && parking->first->parked_ns + parking->timeout_ns <= now_ns) {
 		drop(parking, parking->first);
 		parking->counts.timed_out++;
 	}
@@ -133,6 +133,13 @@ fail:
 }
 
 void
+parking_set_timeout(struct parking *parking, int64_t timeout_ns)
+{
+	parking->timeout_ns = timeout_ns;
+	schedule(parking);
+}
+
+void
 parking_free(struct parking *parking)
 {
 	if (parking == NULL)
@@ -156,7 +163,7 @@ parking_put(struct parking *parking, const struct connection *connection)
 
 	if (entry == NULL)
 		return -1;
-	entry->deadline_ns = clock_now_ns() + parking->timeout_ns;
+	entry->parked_ns = clock_now_ns();
 	entry->connection = *connection;
 	entry->connection.inline_bytes = entry->inline_bytes;
 	if (inline_bytes > 0)

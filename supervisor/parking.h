@@ -21,6 +21,9 @@ struct parking_counts {
 /* NULL with errno. */
 struct parking *parking_new(struct event_base *base, int64_t timeout_ns);
 
+/* Counts for those that wait already, too. */
+void parking_set_timeout(struct parking *parking, int64_t timeout_ns);
+
 /* Closes what still waits. NULL is allowed. */
 void parking_free(struct parking *parking);
 

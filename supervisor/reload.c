@@ -303,5 +303,7 @@ reload_apply(const struct reload *reload, FILE *report, struct reload_changes *c
 	reload->setup->log_level = reload->settings->log_level;
 	if (changes->with_workers > 0)
 		reload->setup->generation++;
+	if (reload->applied != NULL && changes->at_once + changes->with_workers > 0)
+		reload->applied(reload->context);
 	return 0;
 }

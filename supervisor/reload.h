@@ -22,12 +22,14 @@ struct reload {
 	struct settings *settings;	/* in force: changes are written here */
 	struct topics *topics;		/* built from them: what they say of logs is written here too */
 	struct setup *setup;		/* points to both; its generation grows when workers are to be told something else */
+	void (*applied)(void *context);	/* something else is in force: for whoever keeps copies of settings. NULL: nobody */
+	void *context;
 };
 
 /* How many changes were found, by what becomes of them. */
 struct reload_changes {
-	int at_once;		/* in force now, when the caller has passed them on to whoever keeps a copy */
-	int with_workers;	/* in force for every worker that is started from now on: those that run need a restart */
+	int at_once;		/* in force now */
+	int with_workers;	/* in force for every worker that is started from now on; those that run are child_outdated */
 	int with_service;	/* not applied */
 };
 

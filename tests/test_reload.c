@@ -86,7 +86,7 @@ begin(void)
 	ck_assert_int_eq(settings_read(FILE_NAME, &settings, stderr), 0);
 	ck_assert_int_eq(placement_build(&settings, &topics), 0);
 	setup = (struct setup){ .settings = &settings, .topics = &topics, .log_level = settings.log_level };
-	reload = (struct reload){ FILE_NAME, false, INT64_MAX, &settings, &topics, &setup };
+	reload = (struct reload){ FILE_NAME, false, INT64_MAX, &settings, &topics, &setup, NULL, NULL };
 }
 
 static void
