@@ -531,9 +531,23 @@ set_up(struct broker *broker)
 	return status;
 }
 
+/* With the event loop the handlers go, and what comes then must not change how this ends. */
+static void
+hold_signals(void)
+{
+	sigset_t late;
+
+	sigemptyset(&late);
+	sigaddset(&late, SIGTERM);
+	sigaddset(&late, SIGINT);
+	sigaddset(&late, SIGHUP);
+	sigprocmask(SIG_BLOCK, &late, NULL);
+}
+
 static void
 tear_down(struct broker *broker)
 {
+	hold_signals();
 	for (int i = 0; i < broker->server_count; i++)
 		http_free(broker->servers[i]);
 	status_free(&broker->status);

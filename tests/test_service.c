@@ -574,9 +574,11 @@ static Suite *
 suite(void)
 {
 	Suite *s = suite_create("service");
-	TCase *tc = tcase_create("service");
+	TCase *tc = tcase_create("telling"), *stopping = tcase_create("stopping"), *starts = tcase_create("starts");
 
 	tcase_set_timeout(tc, 120);
+	tcase_set_timeout(stopping, 120);
+	tcase_set_timeout(starts, 180);
 	tcase_add_loop_test(tc, bug_H7_ready_is_told_once_by_the_supervisor, 0, 2);
 	tcase_add_test(tc, bug_H7_nobody_to_tell);
 	tcase_add_test(tc, bug_H7_a_long_start_asks_for_more_time);
@@ -585,10 +587,12 @@ suite(void)
 	tcase_add_test(tc, sockets_for_another_process_are_not_ours);
 	tcase_add_test(tc, sockets_with_names_stand_in_for_their_purposes);
 	tcase_add_test(tc, what_is_no_listening_socket_is_refused);
-	tcase_add_loop_test(tc, a_stop_signal_to_all_processes_is_a_stop, 0, 2);
-	tcase_add_test(tc, workers_without_a_supervisor_end_by_a_stop_signal_too);
-	tcase_add_test(tc, bug_H11_of_many_starts_at_once_exactly_one_wins);
+	tcase_add_loop_test(stopping, a_stop_signal_to_all_processes_is_a_stop, 0, 2);
+	tcase_add_test(stopping, workers_without_a_supervisor_end_by_a_stop_signal_too);
+	tcase_add_test(starts, bug_H11_of_many_starts_at_once_exactly_one_wins);
 	suite_add_tcase(s, tc);
+	suite_add_tcase(s, stopping);
+	suite_add_tcase(s, starts);
 	return s;
 }
 

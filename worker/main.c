@@ -322,11 +322,23 @@ set_up(struct process *p)
 	opening_begin_all(worker, logs_opened, p);
 }
 
+/* With the event loop its handlers go, and what comes then must not kill a process that ends in order. */
+static void
+hold_signals(void)
+{
+	sigset_t late;
+
+	sigemptyset(&late);
+	sigaddset(&late, SIGTERM);
+	sigprocmask(SIG_BLOCK, &late, NULL);
+}
+
 static void
 shut_down(struct process *p)
 {
 	struct worker *worker = &p->worker;
 
+	hold_signals();
 	jobs_free(worker->jobs);
 	connections_free(worker->connections);
 	lane_leave_all(worker);
