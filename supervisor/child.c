@@ -810,6 +810,12 @@ child_serving(const struct child *child)
 }
 
 bool
+child_taking_over(const struct child *child)
+{
+	return child->replace.state == REPLACE_SUCCEEDING && child->restart.failures == 0 && !child_serving(child);
+}
+
+bool
 child_behind(const struct child *child)
 {
 	int64_t heartbeat_ns = board_get(&board_of(child)->worker->heartbeat_ns);

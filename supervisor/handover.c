@@ -167,7 +167,7 @@ handover_returned(struct handover *handover, const struct connection *connection
 	child = crew_child(handover->crew, connection->message.group);
 	if (child_serving(child))
 		give(handover, child, connection);
-	else if (fits_anywhere(connection))
+	else if (fits_anywhere(connection) && !child_taking_over(child))
 		route_anywhere(handover, connection);
 	else
 		park(handover, connection);

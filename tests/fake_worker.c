@@ -529,7 +529,7 @@ drain_badly(void)
 	}
 }
 
-/* Gives every client back and ends. With 'o' it keeps them, with 'k' too, and dies of it; with 'r' it says more than it may. */
+/* Gives every client back and ends. With 'o' it keeps them, with 'k' it dies with them, with 'r' it says more than it may. */
 static void
 drain(void)
 {
@@ -542,14 +542,12 @@ drain(void)
 	say_released(partitions);
 	if (drain_way == 'r')
 		say_released(partitions);
-	while (drain_way == 'o')
+	while (drain_way == 'o' || drain_way == 'r')
 		next_message(&message);
 	if (drain_way == 'k')
 		raise(SIGKILL);
 	while (client_count > 0)
 		give(clients[0], number, "", 0, false);
-	while (drain_way == 'l')
-		pause();
 	_exit(0);
 }
 

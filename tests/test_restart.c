@@ -1,9 +1,11 @@
-/* The restart table, cell by cell, and its numbers, with a clock that the test turns. */
+/* The tables of restarts and of planned replacements, cell by cell, and their numbers, with a clock that the test turns. */
 #include "supervisor/restart.h"
 
 #include <check.h>
 #include <signal.h>
 #include <stdlib.h>
+
+#include "supervisor/replace.h"
 
 #define MS INT64_C(1000000)
 
@@ -201,6 +203,90 @@ START_TEST(reasons)
 }
 END_TEST
 
+/* ---- planned replacements ---- */
+
+struct expected_replace {
+	enum replace_action action;
+	enum replace_state state;
+};
+
+#define KEEP(state)		{ REPLACE_NOTHING, REPLACE_##state }
+#define THEN(act, state)	{ REPLACE_##act, REPLACE_##state }
+
+/* BEGIN HELLO PREPARED FREE VACANT SERVED FAILING BROKE TIMER DIED STOP */
+static const struct expected_replace replace_cells[REPLACE_STATE_COUNT][REPLACE_EVENT_COUNT] = {
+	[REPLACE_NONE] = { THEN(START, STARTING), KEEP(NONE), KEEP(NONE), KEEP(NONE), KEEP(NONE), KEEP(NONE), KEEP(NONE),
+		KEEP(NONE), KEEP(NONE), KEEP(NONE), KEEP(NONE) },
+	[REPLACE_STARTING] = { KEEP(STARTING), THEN(ANSWER, PREPARING), THEN(KILL, KILLED), KEEP(STARTING),
+		THEN(PROMOTE, SUCCEEDING), KEEP(STARTING), KEEP(STARTING), THEN(KILL, KILLED), THEN(KILL, KILLED),
+		THEN(FAIL, NONE), THEN(KILL, KILLED) },
+	[REPLACE_PREPARING] = { KEEP(PREPARING), THEN(KILL, KILLED), THEN(READY_NOW, READY), KEEP(PREPARING),
+		THEN(PROMOTE, SUCCEEDING), KEEP(PREPARING), KEEP(PREPARING), THEN(KILL, KILLED), THEN(KILL, KILLED),
+		THEN(FAIL, NONE), THEN(KILL, KILLED) },
+	[REPLACE_READY] = { KEEP(READY), THEN(KILL, KILLED), THEN(KILL, KILLED), THEN(TELL_DRAIN, DRAINING),
+		THEN(PROMOTE, SUCCEEDING), KEEP(READY), KEEP(READY), THEN(KILL, KILLED), KEEP(READY), THEN(FAIL, NONE),
+		THEN(KILL, KILLED) },
+	[REPLACE_DRAINING] = { KEEP(DRAINING), THEN(KILL, DRAINING), THEN(KILL, DRAINING), KEEP(DRAINING),
+		THEN(PROMOTE, SUCCEEDING), KEEP(DRAINING), KEEP(DRAINING), THEN(KILL, DRAINING), THEN(KILL_OLD, DRAINING),
+		KEEP(DRAINING), THEN(KILL, KILLED) },
+	[REPLACE_SUCCEEDING] = { KEEP(SUCCEEDING), KEEP(SUCCEEDING), KEEP(SUCCEEDING), KEEP(SUCCEEDING), KEEP(SUCCEEDING),
+		THEN(DONE, NONE), THEN(FAIL, NONE), KEEP(SUCCEEDING), KEEP(SUCCEEDING), KEEP(SUCCEEDING), THEN(FAIL, NONE) },
+	[REPLACE_KILLED] = { KEEP(KILLED), KEEP(KILLED), KEEP(KILLED), KEEP(KILLED), KEEP(KILLED), KEEP(KILLED), KEEP(KILLED),
+		KEEP(KILLED), KEEP(KILLED), THEN(FAIL, NONE), KEEP(KILLED) },
+};
+
+START_TEST(every_cell_of_a_replacement)
+{
+	enum replace_state state = (enum replace_state)(_i / REPLACE_EVENT_COUNT);
+	enum replace_event event = (enum replace_event)(_i % REPLACE_EVENT_COUNT);
+	const struct expected_replace *expected = &replace_cells[state][event];
+	struct replace replace;
+
+	replace_init(&replace, STOP_MS * MS);
+	replace.state = state;
+	replace.timer_ns = 7;
+	ck_assert_int_eq(replace_step(&replace, event, 5000 * MS), expected->action);
+	ck_assert_int_eq(replace.state, expected->state);
+	if (replace.state == state)
+		ck_assert_int_eq(replace.timer_ns, event == REPLACE_TIMER ? 0 : 7);
+	ck_assert_ptr_nonnull(replace_state_name(state));
+}
+END_TEST
+
+START_TEST(a_replacement_has_its_time_limits)
+{
+	struct replace replace;
+
+	replace_init(&replace, STOP_MS * MS);
+	replace_step(&replace, REPLACE_BEGIN, 100 * MS);
+	ck_assert_int_eq(replace.timer_ns, 10100 * MS);
+	replace_step(&replace, REPLACE_HELLO, 200 * MS);
+	ck_assert_int_eq(replace.timer_ns, 10100 * MS);	/* one limit for both */
+	replace_step(&replace, REPLACE_PREPARED, 300 * MS);
+	ck_assert_int_eq(replace.timer_ns, 0);
+	replace_step(&replace, REPLACE_FREE, 400 * MS);
+	ck_assert_int_eq(replace.timer_ns, 400 * MS + STOP_MS * MS);
+	replace_step(&replace, REPLACE_VACANT, 500 * MS);
+	ck_assert_int_eq(replace.timer_ns, 0);
+	ck_assert_int_eq(replace_step(&replace, REPLACE_SERVED, 600 * MS), REPLACE_DONE);
+}
+END_TEST
+
+/* The successor dies: another one at once; that one, too: as any that dies before it serves. */
+START_TEST(a_successor_that_dies)
+{
+	struct restart restart;
+
+	restart_init(&restart, STOP_MS * MS);
+	serve(&restart, RESTART_BEGIN, 0);
+	ck_assert_int_eq(restart_step(&restart, RESTART_RELEASED, 1), RESTART_SUCCEED);
+	ck_assert_int_eq(restart.timer_ns, 1 + 10000 * MS);
+	ck_assert_int_eq(restart_step(&restart, RESTART_DIED, 2), RESTART_START);
+	ck_assert_int_eq(restart_step(&restart, RESTART_DIED, 3), RESTART_WAIT);
+	ck_assert_int_eq(restart.failures, 1);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -216,6 +302,9 @@ main(void)
 	tcase_add_test(tcase, recovery_may_take_long);
 	tcase_add_test(tcase, a_late_kill_happens_once);
 	tcase_add_test(tcase, reasons);
+	tcase_add_loop_test(tcase, every_cell_of_a_replacement, 0, REPLACE_STATE_COUNT * REPLACE_EVENT_COUNT);
+	tcase_add_test(tcase, a_replacement_has_its_time_limits);
+	tcase_add_test(tcase, a_successor_that_dies);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

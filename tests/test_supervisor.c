@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "broker.h"
+#include "procs.h"
 #include "wire.h"
 
 enum { SOON_MS = 20000 };
@@ -603,6 +604,374 @@ START_TEST(a_worker_that_shuts_its_channel_down_is_killed)
 	fd = connect_to(&broker);
 	who_serves(fd, "i", &next);
 	ck_assert_int_ne(pid, next);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+/* ---- planned replacements ---- */
+
+struct children {
+	const struct broker *broker;
+	int count;
+};
+
+static bool
+are_children(void *with)
+{
+	const struct children *children = with;
+	pid_t pids[16];
+
+	return broker_workers(children->broker, pids, 16) == children->count;
+}
+
+static bool
+children_become(const struct broker *broker, int count)
+{
+	struct children children = { broker, count };
+
+	return broker_wait(are_children, &children, SOON_MS);
+}
+
+/* The number and the first end that a worker was handed by the one before it. */
+static int
+handed_ends(int fd, pid_t *first_end)
+{
+	int count;
+
+	send_text(fd, "e");
+	read_identity(fd, &count, first_end);
+	return count;
+}
+
+/* The connection lives on, in the next process, which was handed the ends. */
+START_TEST(D03_a_worker_that_asks_is_replaced)
+{
+	struct broker broker;
+	pid_t pid, next, other_before, other, end;
+	int fd, neighbour;
+
+	start(&broker, &two_workers, "serve");
+	fd = connect_to(&broker);
+	neighbour = connect_to(&broker);
+	ck_assert_int_eq(who_serves(fd, "g0i", &pid), 0);
+	ck_assert_int_eq(who_serves(neighbour, "g1i", &other_before), 1);
+	for (int i = 1; i <= 5; i++) {
+		send_text(fd, "r");
+		ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", "worker=\"0\",reason=\"requested\"", i));
+		ck_assert_int_eq(who_serves(fd, "i", &next), 0);
+		ck_assert_int_ne(next, pid);
+		ck_assert_int_eq(handed_ends(fd, &end), 2);
+		ck_assert_int_eq(end, i);
+		ck_assert(broker_wait_gone(pid, SOON_MS));
+		pid = next;
+	}
+	ck_assert_int_eq(who_serves(neighbour, "i", &other), 1);
+	ck_assert_int_eq(other, other_before);
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", NULL, 5));
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 2));
+	close(fd);
+	close(neighbour);
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 0));
+	stop(&broker);
+}
+END_TEST
+
+/* A replacement that does not come up: the old process goes on, and it is said why. */
+static const struct {
+	const char *mode, *why;
+} bad_replacements[] = {
+	{ "version", "another version" },
+	{ "badhello", "malformed HELLO" },
+	{ "first", "SERVING before START" },
+	{ "early", "PREPARED before its settings" },
+	{ "badprepared", "malformed PREPARED" },
+	{ "unstarted", "SERVING before START" },
+	{ "exit", "exited (status 1) before it was used" },
+	{ "kill", "died (signal 9) before it was used" },
+	{ "diepreparing", "exited (status 5) before it was used" },
+	{ "unprepared", "has not said PREPARED within 10 s" },
+};
+
+START_TEST(D03_a_replacement_that_fails_leaves_the_old_one)
+{
+	struct broker broker;
+	char script[64];
+	pid_t pid, same;
+	int fd;
+
+	snprintf(script, sizeof(script), "serve %s serve", bad_replacements[_i].mode);
+	start(&broker, &one_worker, script);
+	fd = connect_to(&broker);
+	who_serves(fd, "i", &pid);
+	send_text(fd, "r");
+	ck_assert(broker_wait_log(&broker, "; the old process goes on", SOON_MS));
+	ck_assert(broker_wait_log(&broker, bad_replacements[_i].why, SOON_MS));
+	ck_assert(broker_count_log(&broker, "worker 0: cannot be replaced: its replacement ") == 1);
+	who_serves(fd, "i", &same);
+	ck_assert_int_eq(same, pid);
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", NULL, 0));
+	/* The next try is the next process's. */
+	send_text(fd, "r");
+	ck_assert(broker_wait_log(&broker, "worker 0: replaced, pid ", SOON_MS));
+	who_serves(fd, "i", &same);
+	ck_assert_int_ne(same, pid);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+/* It answers DRAIN in a way that it must not, and is killed; the next one begins as after any death. */
+static const struct {
+	const char *way, *reason, *said;
+} bad_drains[] = {
+	{ "df", "protocol", "ENDS that no log of its can have" },
+	{ "dt", "protocol", "ENDS of a partition for the second time" },
+	{ "dm", "protocol", "malformed ENDS" },
+	{ "dn", "protocol", "RELEASED with another number" },
+	{ "dx", "exited", "exited (status 7), restarting" },
+	{ "ds", "handshake", "has not released its logs within" },
+};
+
+START_TEST(D03_one_that_does_not_release_its_logs)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+	char commands[16], labels[64];
+	pid_t other_before, other, end;
+	int fd, neighbour;
+
+	config.broker = "drain_timeout = 100ms\n";
+	start(&broker, &config, "serve");
+	fd = connect_to(&broker);
+	neighbour = connect_to(&broker);
+	ck_assert_int_eq(who_serves(neighbour, "g1i", &other_before), 1);
+	snprintf(commands, sizeof(commands), "g0%sr", bad_drains[_i].way);
+	send_text(fd, commands);
+	ck_assert(wire_ended(fd, SOON_MS));
+	close(fd);
+	snprintf(labels, sizeof(labels), "worker=\"0\",reason=\"%s\"", bad_drains[_i].reason);
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", labels, 1));
+	ck_assert(broker_wait_log(&broker, bad_drains[_i].said, SOON_MS));
+	ck_assert(broker_wait_log(&broker, "worker 0: replaced, pid ", SOON_MS));
+	ck_assert_int_eq(who_serves(neighbour, "i", &other), 1);
+	ck_assert_int_eq(other, other_before);
+	ck_assert_int_eq(who_serves(neighbour, "g0i", NULL), 0);
+	ck_assert_int_eq(handed_ends(neighbour, &end), 0);
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", NULL, 1));
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 1));
+	close(neighbour);
+	stop(&broker);
+}
+END_TEST
+
+/* The logs are released, and the old one does not finish as it should: nobody else notices. */
+static const struct {
+	const char *way, *said;
+} bad_finishes[] = {
+	{ "dr", "a second RELEASED; killing it" },
+	{ "do", "which was replaced, has not finished within" },
+	{ "dk", "which was replaced, died (signal 9) before it had finished" },
+};
+
+START_TEST(D03_one_that_does_not_finish)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+	char commands[16];
+	pid_t pid;
+	int fd, neighbour, kept;
+
+	config.broker = "drain_timeout = 100ms\n";
+	start(&broker, &config, "serve");
+	fd = connect_to(&broker);
+	kept = connect_to(&broker);
+	neighbour = connect_to(&broker);
+	who_serves(neighbour, "g1i", NULL);
+	ck_assert_int_eq(who_serves(kept, "g0i", &pid), 0);
+	snprintf(commands, sizeof(commands), "g0%sr", bad_finishes[_i].way);
+	send_text(fd, commands);
+	ck_assert(broker_wait_log(&broker, "worker 0: replaced, pid ", SOON_MS));
+	ck_assert_int_eq(who_serves(neighbour, "g0i", NULL), 0);
+	ck_assert(broker_wait_log(&broker, bad_finishes[_i].said, SOON_MS));
+	ck_assert(broker_wait_gone(pid, SOON_MS));
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", NULL, 1));
+	ck_assert(wire_ended(kept, SOON_MS));
+	close(fd);
+	close(kept);
+	close(neighbour);
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 0));
+	stop(&broker);
+}
+END_TEST
+
+/* The successor dies with the logs, before it serves: others follow, with the same ends. */
+START_TEST(D03_a_successor_that_dies_is_followed_by_another)
+{
+	static const char *const scripts[] = { "serve dieopening serve", "serve dieopening dieopening serve" };
+	struct broker broker;
+	pid_t pid, next, end;
+	int fd;
+
+	start(&broker, &one_worker, scripts[_i]);
+	fd = connect_to(&broker);
+	who_serves(fd, "i", &pid);
+	send_text(fd, "r");
+	ck_assert(broker_wait_log(&broker, "worker 0: replaced, pid ", SOON_MS));
+	ck_assert_int_eq(broker_count_log(&broker, "exited (status 4), restarting"), 1);
+	ck_assert_int_eq(broker_count_log(&broker, "exited (status 4) before it served, 1 time in a row"), _i);
+	who_serves(fd, "i", &next);
+	ck_assert_int_ne(next, pid);
+	ck_assert_int_eq(handed_ends(fd, &end), 1);
+	ck_assert_int_eq(end, 1);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+/* Whoever waits for it is told; the worker is as one that dies at every start. */
+START_TEST(D03_successors_that_all_die)
+{
+	struct broker broker;
+	char *body;
+	int fd, status;
+
+	start(&broker, &one_worker, "serve dieopening");
+	fd = connect_to(&broker);
+	send_text(fd, "r");
+	ck_assert(broker_wait_log(&broker, "cannot be replaced: the new process exited (status 4), as others before it",
+	    SOON_MS));
+	body = broker_http_get(&broker, "/healthz", &status);
+	ck_assert_int_eq(status, 503);
+	ck_assert_ptr_nonnull(strstr(body, "worker 0: failing, died 3 times in a row"));
+	free(body);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+/* The old one dies while its replacement is on its way: that one takes its place, and recovers the logs. */
+START_TEST(D03_one_that_dies_during_its_replacement)
+{
+	struct broker broker;
+	pid_t pid, next, end;
+	int fd;
+
+	start(&broker, &one_worker, "serve");
+	for (int i = 0; i < 10; i++) {
+		fd = connect_to(&broker);
+		who_serves(fd, "i", &pid);
+		send_text(fd, i % 2 == 0 ? "rk" : "rx");
+		ck_assert(wire_ended(fd, SOON_MS));
+		close(fd);
+		fd = connect_to(&broker);
+		who_serves(fd, "i", &next);
+		ck_assert_int_ne(next, pid);
+		ck_assert_int_eq(handed_ends(fd, &end), 0);
+		close(fd);
+	}
+	ck_assert(children_become(&broker, 1));
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", NULL, 10));
+	stop(&broker);
+}
+END_TEST
+
+/* Many of them, with connections that come and go: nothing is lost, nothing stays. */
+START_TEST(D03_many_replacements_leak_nothing)
+{
+	enum { CLIENTS = 50, WARM = 3 };
+	struct broker broker;
+	int fds[CLIENTS], rounds = 30 * broker_scale(), descriptors = 0;
+	long rss_kib = 0;
+
+	start(&broker, &two_workers, "serve");
+	for (int i = 0; i < CLIENTS; i++)
+		fds[i] = connect_to(&broker);
+	for (int round = 0; round < rounds + WARM; round++) {
+		if (round == WARM) {
+			ck_assert(broker_wait_log(&broker, "ready: listen=", SOON_MS));
+			descriptors = broker_fd_count(broker.pid);
+			rss_kib = broker_rss_kib(broker.pid);
+		}
+		send_text(fds[0], round % 2 == 0 ? "g0r" : "g1r");
+		for (int i = 1; i < CLIENTS; i++)
+			send_text(fds[i], (i + round) % 2 == 0 ? "g0i" : "m1i");
+		for (int i = 1; i < CLIENTS; i++) {
+			pid_t pid;
+			int number;
+
+			read_identity(fds[i], &number, &pid);
+			ck_assert_int_eq(number, (i + round) % 2);
+		}
+		ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", "reason=\"requested\"", round + 1));
+		ck_assert(broker_count_log(&broker, "cannot be replaced") == 0);
+	}
+	ck_assert(children_become(&broker, 2));
+	ck_assert(procs_wait_fd_count(broker.pid, descriptors, SOON_MS));
+	ck_assert_int_lt(broker_rss_kib(broker.pid) - rss_kib, 2048);
+	for (int i = 0; i < CLIENTS; i++)
+		close(fds[i]);
+	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 0));
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", NULL, rounds + WARM));
+	stop(&broker);
+}
+END_TEST
+
+/* The program that runs is the one on disk at that moment. */
+START_TEST(D03_a_binary_changed_on_disk_is_picked_up)
+{
+	struct broker broker;
+	char path[96], moved[96], program[BROKER_PATH_BYTES], link[64];
+	pid_t pid, next;
+	ssize_t n;
+	int fd;
+
+	start(&broker, &one_worker, "serve");
+	fd = connect_to(&broker);
+	who_serves(fd, "i", &pid);
+	snprintf(path, sizeof(path), "%s/logworker", programs);
+	snprintf(moved, sizeof(moved), "%s/logworker.new", programs);
+	snprintf(program, sizeof(program), "cp '%s' '%s'", path, moved);
+	ck_assert_int_eq(system(program), 0);
+	ck_assert_int_eq(rename(moved, path), 0);
+	send_text(fd, "r");
+	ck_assert(broker_wait_log(&broker, "worker 0: replaced, pid ", SOON_MS));
+	who_serves(fd, "i", &next);
+	ck_assert_int_ne(next, pid);
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)next);
+	n = readlink(link, program, sizeof(program) - 1);
+	ck_assert_int_gt(n, 0);
+	program[n] = '\0';
+	ck_assert_str_eq(program, path);	/* and not "... (deleted)" */
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+/* A stop while a replacement is at any stage. */
+START_TEST(D07_stops_during_a_replacement)
+{
+	static const struct {
+		const char *script, *commands;
+		int children, requested;	/* before the stop */
+	} stages[] = {
+		{ "serve silent", "r", 2, 0 },
+		{ "serve unprepared", "r", 2, 0 },
+		{ "serve serve", "dsr", 2, 0 },
+		{ "serve opening", "r", 1, 1 },
+		{ "serve serve", "dor", 2, 1 },
+	};
+	struct broker_config config = one_worker;
+	struct broker broker;
+	int fd;
+
+	config.broker = "drain_timeout = 100ms\n";
+	start(&broker, &config, stages[_i].script);
+	fd = connect_to(&broker);
+	who_serves(fd, "i", NULL);
+	send_text(fd, stages[_i].commands);
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", "reason=\"requested\"", stages[_i].requested));
+	ck_assert(children_become(&broker, stages[_i].children));
 	close(fd);
 	stop(&broker);
 }
@@ -1518,6 +1887,18 @@ make_suite(void)
 	tcase_add_test(tcase, parked_and_half_closed_is_served);
 	tcase_add_test(tcase, max_connections_and_one_more);
 	tcase_add_loop_test(tcase, a_malformed_message_costs_the_sender_only, 0, (int)sizeof(bad_messages) - 1);
+	tcase_add_test(tcase, D03_a_worker_that_asks_is_replaced);
+	tcase_add_loop_test(tcase, D03_a_replacement_that_fails_leaves_the_old_one, 0,
+	    (int)(sizeof(bad_replacements) / sizeof(bad_replacements[0])));
+	tcase_add_loop_test(tcase, D03_one_that_does_not_release_its_logs, 0,
+	    (int)(sizeof(bad_drains) / sizeof(bad_drains[0])));
+	tcase_add_loop_test(tcase, D03_one_that_does_not_finish, 0, (int)(sizeof(bad_finishes) / sizeof(bad_finishes[0])));
+	tcase_add_loop_test(tcase, D03_a_successor_that_dies_is_followed_by_another, 0, 2);
+	tcase_add_test(tcase, D03_successors_that_all_die);
+	tcase_add_test(tcase, D03_one_that_dies_during_its_replacement);
+	tcase_add_test(tcase, D03_many_replacements_leak_nothing);
+	tcase_add_test(tcase, D03_a_binary_changed_on_disk_is_picked_up);
+	tcase_add_loop_test(tcase, D07_stops_during_a_replacement, 0, 5);
 	tcase_add_loop_test(tcase, a_bad_start_is_tried_again, 0, (int)(sizeof(bad_starts) / sizeof(bad_starts[0])));
 	tcase_add_test(tcase, D05_a_worker_that_dies_at_every_start);
 	tcase_add_test(tcase, at_once_twenty_times);
