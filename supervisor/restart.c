@@ -213,7 +213,7 @@ restart_step(struct restart *restart, enum restart_event event, int64_t now_ns)
 		restart->timer_ns = 0;
 	if (cell.action == AFTER_DEATH)
 		cell = after_death(restart, now_ns);
-	if (cell.next != restart->state)
+	if (cell.next != restart->state || cell.action == RESTART_START)
 		enter(restart, cell.next, now_ns);
 	if (cell.action == RESTART_SUCCEED)
 		restart->served = true;		/* should the successor die, the next one follows at once */
