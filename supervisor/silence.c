@@ -13,30 +13,44 @@ struct silence {
 	const struct boards *boards;
 	struct event *timer;
 	int64_t looked_ns;
+	int64_t lenient_until_ns;	/* nobody is killed before */
 	pid_t *said;		/* by worker: the process of which it has been said; 0: none */
 };
+
+/* It says once that it will be killed, and once that it is. */
+static void
+say(struct silence *silence, const struct child *child, int64_t silent_s)
+{
+	pid_t pid = child_pid(child), *said = &silence->said[child_number(child)];
+
+	if (silent_s >= SILENCE_SAID_AFTER_S && *said != pid) {
+		log_warning("worker %d (pid %ld) has given no sign of life for %lld s: what its partitions are asked is not "
+		    "answered. It is killed and restarted when that stays so for %d s", (int)child_number(child), (long)pid,
+		    (long long)silent_s, SILENCE_KILLED_AFTER_S);
+		*said = pid;
+	} else if (silent_s < SILENCE_SAID_AFTER_S && *said == pid) {
+		log_warning("worker %d (pid %ld) gives signs of life again", (int)child_number(child), (long)pid);
+		*said = 0;
+	}
+}
 
 static void
 look_at(struct silence *silence, int32_t number, int64_t now_ns)
 {
-	const struct child *child = crew_child(silence->crew, number);
+	struct child *child = crew_child(silence->crew, number);
 	int64_t heartbeat_ns = board_get(&silence->boards->maps[number].worker->heartbeat_ns);
-	pid_t pid = child_pid(child), *said = &silence->said[number];
 	int64_t silent_s;
 
 	/* One that is about to end has cleared it. */
 	if (!child_serving(child) || heartbeat_ns <= 0)
 		return;
 	silent_s = heartbeat_ns < now_ns ? (now_ns - heartbeat_ns) / CLOCK_NS_PER_S : 0;
-	if (silent_s >= SILENCE_SAID_AFTER_S && *said != pid) {
-		log_warning("worker %d (pid %ld) has given no sign of life for %lld s: what its partitions are asked is not "
-		    "answered. It is not killed for that; 'kill -9 %ld' restarts it", (int)number, (long)pid,
-		    (long long)silent_s, (long)pid);
-		*said = pid;
-	} else if (silent_s < SILENCE_SAID_AFTER_S && *said == pid) {
-		log_warning("worker %d (pid %ld) gives signs of life again", (int)number, (long)pid);
-		*said = 0;
-	}
+	say(silence, child, silent_s);
+	if (silent_s < SILENCE_KILLED_AFTER_S || now_ns < silence->lenient_until_ns)
+		return;
+	log_error("worker %d (pid %ld) has given no sign of life for %lld s; killing it", (int)number,
+	    (long)child_pid(child), (long long)silent_s);
+	child_hung(child);
 }
 
 static void
@@ -49,8 +63,10 @@ on_timer(evutil_socket_t descriptor, short what, void *context)
 	(void)what;
 	silence->looked_ns = now_ns;
 	/* Whoever was stopped itself (the whole machine, perhaps) gives the others time to go on first. */
-	if (now_ns - before_ns > 3 * (int64_t)CLOCK_NS_PER_S)
+	if (now_ns - before_ns > 3 * (int64_t)CLOCK_NS_PER_S) {
+		silence->lenient_until_ns = now_ns + SILENCE_GRACE_S * (int64_t)CLOCK_NS_PER_S;
 		return;
+	}
 	for (int32_t i = 0; i < crew_count(silence->crew); i++)
 		look_at(silence, i, now_ns);
 }

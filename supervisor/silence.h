@@ -1,6 +1,6 @@
 /*
- * Says in the log when a worker that serves gives no sign of life any more, and when it is back. It is not killed: a disk
- * that hangs would take its successor too, and what it owes may still leave. Knows boards; no pages.
+ * Says in the log when a worker that serves gives no sign of life any more, and when it is back; one that stays silent is
+ * killed, and so restarted: its loop never waits for a disk, so it will not come back by itself. Knows boards; no pages.
  */
 #ifndef SUPERVISOR_SILENCE_H
 #define SUPERVISOR_SILENCE_H
@@ -11,7 +11,12 @@
 struct event_base;
 struct silence;
 
-enum { SILENCE_SAID_AFTER_S = 5 };	/* without a heartbeat, of which there is one a second; /healthz says it then too */
+/* Without a heartbeat, of which there is one a second. */
+enum {
+	SILENCE_SAID_AFTER_S = 5,	/* /healthz says it then too */
+	SILENCE_KILLED_AFTER_S = 10,
+	SILENCE_GRACE_S = 5,		/* after the supervisor itself was held up: the workers were, perhaps, too */
+};
 
 /* Looks once a second from now on. All borrowed. NULL with errno. */
 struct silence *silence_new(struct event_base *base, const struct crew *crew, const struct boards *boards);
