@@ -194,17 +194,147 @@ START_TEST(C06_protocol_page_has_golden_partitions)
 }
 END_TEST
 
+/* ---- logsupervisor(8): the metrics ------------------------------------------------------------------------------- */
+
+enum { METRICS_MAX = 100, METRIC_BYTES = 160 };
+
+/* Each is "name{labels}", without logbroker_. */
+struct metrics {
+	char names[METRICS_MAX][METRIC_BYTES];
+	int count;
+};
+
+/* What stands under METRICS; the caller frees it. */
+static char *
+read_metrics_section(void)
+{
+	char *page = read_page("logsupervisor.8"), *start = strstr(page, "\n.Sh METRICS"), *end, *section;
+
+	ck_assert_ptr_nonnull(start);
+	end = strstr(start + 1, "\n.Sh ");
+	ck_assert_ptr_nonnull(end);
+	section = strndup(start, (size_t)(end - start));
+	free(page);
+	return section;
+}
+
+static char *
+add_metric(struct metrics *metrics)
+{
+	ck_assert_int_lt(metrics->count, METRICS_MAX);
+	return metrics->names[metrics->count++];
+}
+
+static void
+metrics_of_page(const char *section, struct metrics *metrics)
+{
+	static const char item[] = "\n.It Ql ";
+
+	for (const char *at = strstr(section, item); at != NULL; at = strstr(at + 1, item)) {
+		const char *name = at + strlen(item);
+
+		snprintf(add_metric(metrics), METRIC_BYTES, "%.*s", (int)strcspn(name, "\n"), name);
+	}
+}
+
+/* The names of a sample's labels, as "{a,b}"; the bound of a bucket is none of them. */
+static void
+put_labels(char *to, const char *sample)
+{
+	const char *at = sample + strcspn(sample, "{ "), *end = strchr(at, '}');
+	const char *separator = "{";
+
+	while (*at != ' ' && at < end) {
+		int length = (int)strcspn(++at, "=");
+
+		if (strncmp(at, "le=", 3) != 0) {
+			to += sprintf(to, "%s%.*s", separator, length, at);
+			separator = ",";
+		}
+		at = strchr(at + length + 2, '"') + 1;
+	}
+	if (*separator == ',')
+		strcpy(to, "}");
+}
+
+/* "# TYPE logbroker_NAME kind", and its first sample in the next line. */
+static void
+metrics_of_broker(const char *text, struct metrics *metrics)
+{
+	static const char head[] = "\n# TYPE logbroker_";
+
+	for (const char *at = strstr(text, head); at != NULL; at = strstr(at + 1, head)) {
+		const char *name = at + strlen(head);
+		char *to = add_metric(metrics);
+
+		to += snprintf(to, METRIC_BYTES, "%.*s", (int)strcspn(name, " "), name);
+		put_labels(to, strchr(name, '\n') + 1);
+	}
+}
+
+static void
+expect_metrics_in(const struct metrics *metrics, const struct metrics *in, const char *where)
+{
+	for (int i = 0; i < metrics->count; i++) {
+		bool found = false;
+
+		for (int j = 0; j < in->count; j++)
+			found = found || strcmp(metrics->names[i], in->names[j]) == 0;
+		ck_assert_msg(found, "%s is not %s", metrics->names[i], where);
+	}
+}
+
+/* Each value of these labels is explained: it stands there as .Ql. */
+static void
+expect_values(const char *text, const char *section)
+{
+	static const char *const labels[] = { "reason=\"", "cause=\"", "op=\"", "api=\"", "path=\"" };
+
+	for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++)
+		for (const char *at = strstr(text, labels[i]); at != NULL; at = strstr(at + 1, labels[i])) {
+			const char *value = at + strlen(labels[i]);
+			char quoted[64];
+
+			snprintf(quoted, sizeof quoted, "Ql %.*s", (int)strcspn(value, "\""), value);
+			ck_assert_msg(strstr(section, quoted) != NULL, "%s of a label %s is not in the manual", quoted + 3, labels[i]);
+		}
+}
+
+START_TEST(manual_has_the_metrics_of_the_broker)
+{
+	struct metrics told = { .count = 0 }, shown = { .count = 0 };
+	char *section = read_metrics_section(), *text;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n" });
+	text = broker_http_get(&broker, "/metrics", NULL);
+	ck_assert_ptr_nonnull(text);
+	metrics_of_page(section, &told);
+	metrics_of_broker(text, &shown);
+	ck_assert_int_ge(shown.count, 30);
+	expect_metrics_in(&shown, &told, "in METRICS of logsupervisor(8)");
+	expect_metrics_in(&told, &shown, "in /metrics");
+	expect_values(text, section);
+	free(section);
+	free(text);
+	broker_stop(&broker);
+	broker_end(&broker);
+}
+END_TEST
+
 static Suite *
 suite(void)
 {
 	Suite *s = suite_create("manual");
-	TCase *protocol = tcase_create("protocol");
+	TCase *protocol = tcase_create("protocol"), *programs = tcase_create("programs");
 
 	tcase_set_timeout(protocol, 120);
 	tcase_add_test(protocol, A18_protocol_page_has_the_golden_dialogue);
 	tcase_add_test(protocol, A18_protocol_page_dialogue_with_a_broker);
 	tcase_add_test(protocol, C06_protocol_page_has_golden_partitions);
 	suite_add_tcase(s, protocol);
+	tcase_set_timeout(programs, 120);
+	tcase_add_test(programs, manual_has_the_metrics_of_the_broker);
+	suite_add_tcase(s, programs);
 	return s;
 }
 
