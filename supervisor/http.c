@@ -11,8 +11,10 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/http.h>
+#include <event2/keyvalq_struct.h>
 #include <event2/listener.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,11 +24,18 @@
 #include "common/clock.h"
 #include "common/log.h"
 
-enum { PAGES_MAX = 16 };
+enum { PAGES_MAX = 16, NUMBER_DIGITS = 9 };
+
+/* A call that is not answered yet. evhttp's request stays ours until then, whether its connection lives or not. */
+struct http_request {
+	struct http *http;
+	struct evhttp_request *request;	/* NULL: none is under way */
+};
 
 struct client {
 	struct bufferevent *stream;	/* NULL: the place is free */
-	int64_t since_ns;
+	int64_t since_ns;		/* accepted, or its call was answered */
+	struct http_request call;
 };
 
 /* What was rendered last, as long as it may be shown again. */
@@ -38,8 +47,7 @@ struct cached {
 
 struct http {
 	struct http *next;		/* of all there are: see on_accept_error */
-	const struct http_page *pages;
-	void *context;
+	struct http_offer offer;
 	struct evhttp *server;
 	struct evconnlistener *listener;
 	struct event *sweep;		/* while there are clients, or the listener is disabled */
@@ -91,7 +99,7 @@ sweep(struct http *http)
 	for (int i = 0; i < HTTP_CLIENTS_MAX; i++) {
 		struct client *client = &http->clients[i];
 
-		if (client->stream == NULL)
+		if (client->stream == NULL || client->call.request != NULL)
 			continue;
 		if (is_over(client->stream))
 			let_go(http, client);
@@ -131,7 +139,7 @@ on_new_client(struct event_base *base, void *context)
 	if (place == HTTP_CLIENTS_MAX)	/* cannot be: the listener is off then */
 		return stream;
 	bufferevent_incref(stream);
-	http->clients[place] = (struct client){ stream, clock_now_ns() };
+	http->clients[place] = (struct client){ stream, clock_now_ns(), { http, NULL } };
 	http->count++;
 	if (http->count == HTTP_CLIENTS_MAX) {
 		evconnlistener_disable(http->listener);
@@ -173,7 +181,7 @@ on_complete(struct evhttp_request *request, void *context)
 }
 
 static void
-answer(struct evhttp_request *request, int status, const char *content_type, struct evbuffer *body)
+send_whole(struct evhttp_request *request, int status, const char *content_type, struct evbuffer *body)
 {
 	struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
 	bool head_only = evhttp_request_get_command(request) == EVHTTP_REQ_HEAD;
@@ -192,14 +200,14 @@ answer(struct evhttp_request *request, int status, const char *content_type, str
 }
 
 static void
-refuse(struct evhttp_request *request, int status, const char *text)
+send_text(struct evhttp_request *request, int status, const char *text)
 {
 	struct evbuffer *body = evbuffer_new();
 
-	if (body == NULL || evbuffer_add(body, text, strlen(text)) != 0)
+	if (body == NULL || evbuffer_add_printf(body, "%s\n", text) < 0)
 		evhttp_send_error(request, HTTP_SERVUNAVAIL, NULL);
 	else
-		answer(request, status, "text/plain; charset=utf-8", body);
+		send_whole(request, status, "text/plain; charset=utf-8", body);
 	if (body != NULL)
 		evbuffer_free(body);
 }
@@ -219,7 +227,7 @@ render(struct http *http, const struct http_page *page, struct cached *cached)
 	body = evbuffer_new();
 	if (body == NULL)
 		return -1;
-	cached->status = page->render(http->context, body);
+	cached->status = page->render(http->offer.pages_context, body);
 	if (cached->status < 0) {
 		evbuffer_free(body);
 		cached->until_ns = 0;
@@ -244,30 +252,156 @@ path_of(struct evhttp_request *request)
 	return path == NULL ? "" : path;
 }
 
+/* What of the request's path and the call's agrees; *number is what stands for #. */
+static bool
+path_fits(const char *pattern, const char *path, int64_t *number)
+{
+	for (; *pattern != '\0'; pattern++) {
+		size_t digits = strspn(path, "0123456789");
+
+		if (*pattern != '#') {
+			if (*pattern != *path++)
+				return false;
+			continue;
+		}
+		if (digits == 0 || digits > NUMBER_DIGITS)
+			return false;
+		*number = strtoll(path, NULL, 10);
+		path += digits;
+	}
+	return *path == '\0';
+}
+
+static const struct http_page *
+find_page(const struct http *http, const char *path)
+{
+	const struct http_page *page = http->offer.pages;
+
+	while (page->path != NULL && strcmp(page->path, path) != 0)
+		page++;
+	return page->path == NULL ? NULL : page;
+}
+
+static const struct http_call *
+find_call(const struct http *http, const char *path, int64_t *number)
+{
+	const struct http_call *call = http->offer.calls;
+
+	while (call != NULL && call->path != NULL && !path_fits(call->path, path, number))
+		call++;
+	return call == NULL || call->path == NULL ? NULL : call;
+}
+
+static void
+refuse_method(struct evhttp_request *request, const char *allowed, const char *why)
+{
+	evhttp_add_header(evhttp_request_get_output_headers(request), "Allow", allowed);
+	send_text(request, HTTP_BADMETHOD, why);
+}
+
+static void
+show(struct http *http, struct evhttp_request *request, const struct http_page *page)
+{
+	struct cached *cached = &http->cached[page - http->offer.pages];
+
+	if (render(http, page, cached) == 0)
+		send_whole(request, cached->status, page->content_type, cached->body);
+	else
+		send_text(request, HTTP_SERVUNAVAIL, "no memory");
+}
+
+static void
+begin_call(struct http *http, struct evhttp_request *request, const struct http_call *call, int64_t number)
+{
+	struct bufferevent *stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request));
+
+	for (int i = 0; i < HTTP_CLIENTS_MAX; i++) {
+		struct client *client = &http->clients[i];
+
+		if (client->stream != stream)
+			continue;
+		client->call.request = request;
+		call->begin(http->offer.calls_context, &client->call, number);
+		return;
+	}
+	send_text(request, HTTP_SERVUNAVAIL, "no place");	/* cannot be: see on_new_client */
+}
+
 static void
 on_request(struct evhttp_request *request, void *context)
 {
 	struct http *http = context;
 	enum evhttp_cmd_type command = evhttp_request_get_command(request);
+	bool reading = command == EVHTTP_REQ_GET || command == EVHTTP_REQ_HEAD;
 	const char *path = path_of(request);
-	const struct http_page *page = http->pages;
+	const struct http_page *page = find_page(http, path);
+	int64_t number = 0;
+	const struct http_call *call = page == NULL ? find_call(http, path, &number) : NULL;
 
 	evhttp_request_set_on_complete_cb(request, on_complete, http);
-	while (page->path != NULL && strcmp(page->path, path) != 0)
-		page++;
-	if (page->path == NULL) {
-		refuse(request, HTTP_NOTFOUND, "no such page\n");
-	} else if (command != EVHTTP_REQ_GET && command != EVHTTP_REQ_HEAD) {
-		evhttp_add_header(evhttp_request_get_output_headers(request), "Allow", "GET, HEAD");
-		refuse(request, HTTP_BADMETHOD, "this page can only be read\n");
-	} else {
-		struct cached *cached = &http->cached[page - http->pages];
+	if (page == NULL && call == NULL && (reading || http->offer.calls != NULL))
+		send_text(request, HTTP_NOTFOUND, "no such page");
+	else if (call != NULL && command == (call->post ? EVHTTP_REQ_POST : EVHTTP_REQ_GET))
+		begin_call(http, request, call, number);
+	else if (call != NULL)
+		refuse_method(request, call->post ? "POST" : "GET", call->post ? "this is done by POST" : "this is asked by GET");
+	else if (!reading && page != NULL)
+		refuse_method(request, "GET, HEAD", "this page can only be read");
+	else if (!reading)
+		refuse_method(request, "GET, HEAD", "nothing can be changed here; the control socket is for that");
+	else
+		show(http, request, page);
+}
 
-		if (render(http, page, cached) == 0)
-			answer(request, cached->status, page->content_type, cached->body);
-		else
-			refuse(request, HTTP_SERVUNAVAIL, "no memory\n");
-	}
+/* ---- calls ---- */
+
+bool
+http_wants_json(const struct http_request *request)
+{
+	const char *accept = evhttp_find_header(evhttp_request_get_input_headers(request->request), "Accept");
+
+	return accept != NULL && strstr(accept, "application/json") != NULL;
+}
+
+int64_t
+http_number(const struct http_request *request, const char *name)
+{
+	const char *query = evhttp_uri_get_query(evhttp_request_get_evhttp_uri(request->request)), *value;
+	struct evkeyvalq values;
+	int64_t number = -1;
+
+	if (query == NULL || evhttp_parse_query_str(query, &values) != 0)
+		return -1;
+	value = evhttp_find_header(&values, name);
+	if (value != NULL && value[0] != '\0' && strlen(value) <= NUMBER_DIGITS && value[strspn(value, "0123456789")] == '\0')
+		number = strtoll(value, NULL, 10);
+	evhttp_clear_headers(&values);
+	return number;
+}
+
+/* Its place is swept again; from now on the client has as much time as one that has just come. */
+static struct evhttp_request *
+end_call(struct http_request *request)
+{
+	struct client *client = (struct client *)((char *)request - offsetof(struct client, call));
+	struct evhttp_request *ended = request->request;
+
+	request->request = NULL;
+	client->since_ns = clock_now_ns();
+	sweep_in(request->http, HTTP_SWEEP_CROWDED_MS);
+	return ended;
+}
+
+void
+http_answer(struct http_request *request, int status, const char *content_type, struct evbuffer *body)
+{
+	send_whole(end_call(request), status, content_type, body);
+}
+
+void
+http_answer_text(struct http_request *request, int status, const char *text)
+{
+	send_text(end_call(request), status, text);
 }
 
 /* ---- the whole ---- */
@@ -294,7 +428,7 @@ configure(struct http *http, int descriptor)
 }
 
 struct http *
-http_new(struct event_base *base, int descriptor, const struct http_page *pages, void *context)
+http_new(struct event_base *base, int descriptor, const struct http_offer *offer)
 {
 	struct http *http = calloc(1, sizeof(*http));
 
@@ -302,8 +436,7 @@ http_new(struct event_base *base, int descriptor, const struct http_page *pages,
 		return NULL;
 	http->next = servers;
 	servers = http;
-	http->pages = pages;
-	http->context = context;
+	http->offer = *offer;
 	http->sweep = evtimer_new(base, on_sweep, http);
 	http->server = evhttp_new(base);
 	if (http->sweep != NULL && http->server != NULL && configure(http, descriptor) == 0)

@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "supervisor/boards.h"
+#include "supervisor/control.h"
 #include "supervisor/crew.h"
 #include "supervisor/endpoint.h"
 #include "supervisor/handover.h"
@@ -23,6 +24,7 @@
 #include "supervisor/lock.h"
 #include "supervisor/notify.h"
 #include "supervisor/options.h"
+#include "supervisor/orders.h"
 #include "supervisor/parking.h"
 #include "supervisor/placement.h"
 #include "supervisor/process.h"
@@ -69,6 +71,8 @@ struct broker {
 	struct notify notify;
 	struct service *service;
 	struct status status;
+	struct orders *orders;
+	struct control calls;
 	struct http *servers[SERVERS_MAX];
 	int server_count;
 	bool stopping, failed;
@@ -437,16 +441,18 @@ on_library_line(int severity, const char *text)
 
 /* ---- the whole ---- */
 
-/* The endpoints' sockets become the servers'; their files stay the endpoints'. */
+/* The endpoints' sockets become the servers'; their files stay the endpoints'. `calls` may be NULL. */
 static int
-serve_pages(struct broker *broker, struct endpoints *endpoints)
+serve_pages(struct broker *broker, struct endpoints *endpoints, const struct http_call *calls)
 {
+	const struct http_offer offer = { status_pages(), &broker->status, calls, &broker->calls };
+
 	for (int i = 0; i < endpoints->count; i++) {
 		struct http *server = NULL;
 
 		errno = E2BIG;
 		if (broker->server_count < SERVERS_MAX)
-			server = http_new(broker->base, endpoints->list[i].descriptor, status_pages(), &broker->status);
+			server = http_new(broker->base, endpoints->list[i].descriptor, &offer);
 		if (server == NULL)
 			return -1;
 		endpoints->list[i].descriptor = -1;
@@ -473,6 +479,7 @@ static int
 assemble(struct broker *broker)
 {
 	const struct crew_hooks hooks = { broker, on_returned, on_serving, on_ready, on_stopped };
+	const struct orders_hooks orders_hooks = { broker, NULL };
 	const struct settings *settings = &broker->settings;
 
 	broker->reload.settings = &broker->settings;
@@ -500,10 +507,14 @@ assemble(struct broker *broker)
 	broker->service = service_new(broker->base, &broker->notify, broker->crew, broker->handover, &broker->boards);
 	if (broker->service == NULL)
 		return fail("notification");
+	broker->orders = orders_new(broker->crew, &orders_hooks);
+	if (broker->orders == NULL)
+		return fail("orders");
+	broker->calls = (struct control){ broker->orders };
 	broker->status = (struct status){ broker->crew, broker->handover, broker->parking, broker->listener,
 		&broker->topics, &broker->boards, broker->lock.descriptor, NULL, 0, 0 };
-	if (status_init(&broker->status) != 0 || serve_pages(broker, &broker->web) != 0 ||
-	    serve_pages(broker, &broker->control) != 0)
+	if (status_init(&broker->status) != 0 || serve_pages(broker, &broker->web, NULL) != 0 ||
+	    serve_pages(broker, &broker->control, control_calls()) != 0)
 		return fail("HTTP");
 	return 0;
 }
@@ -548,6 +559,7 @@ static void
 tear_down(struct broker *broker)
 {
 	hold_signals();
+	orders_free(broker->orders);
 	for (int i = 0; i < broker->server_count; i++)
 		http_free(broker->servers[i]);
 	status_free(&broker->status);

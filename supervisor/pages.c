@@ -1,11 +1,6 @@
-/*
- * Rendering; see pages.h. With 100,000 partitions /metrics has a million lines, so a line is put together by copying, without
- * printf, into a block that goes to the evbuffer when it is full.
- */
+/* Rendering; see pages.h. With 100,000 partitions /metrics has a million lines, so they are put together without printf. */
 #include "supervisor/pages.h"
 
-#include <errno.h>
-#include <event2/buffer.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -13,72 +8,12 @@
 
 #include "common/clock.h"
 #include "common/codec.h"
+#include "supervisor/page.h"
 
 enum {
-	BLOCK_BYTES = 32 * 1024,
 	LABELS_BYTES = 2 * CODEC_TOPIC_NAME_MAX + 64,
-	NUMBER_BYTES = 24,
 	LINE_BYTES = 512,
 };
-
-struct page {
-	struct evbuffer *to;
-	bool failed;
-	size_t used;
-	char block[BLOCK_BYTES];
-};
-
-static void
-page_flush(struct page *page)
-{
-	if (page->used > 0 && evbuffer_add(page->to, page->block, page->used) != 0)
-		page->failed = true;
-	page->used = 0;
-}
-
-static void
-put(struct page *page, const char *bytes, size_t length)
-{
-	if (length > BLOCK_BYTES - page->used)
-		page_flush(page);
-	if (length > BLOCK_BYTES) {	/* no line is that long */
-		page->failed = true;
-		return;
-	}
-	memcpy(page->block + page->used, bytes, length);
-	page->used += length;
-}
-
-static void
-put_text(struct page *page, const char *text)
-{
-	put(page, text, strlen(text));
-}
-
-static size_t
-number_to_text(int64_t value, char *to)
-{
-	char digits[NUMBER_BYTES];
-	uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-	size_t n = 0, length = 0;
-
-	do
-		digits[n++] = (char)('0' + rest % 10);
-	while ((rest /= 10) > 0);
-	if (value < 0)
-		to[length++] = '-';
-	while (n > 0)
-		to[length++] = digits[--n];
-	return length;
-}
-
-static void
-put_number(struct page *page, int64_t value)
-{
-	char text[NUMBER_BYTES];
-
-	put(page, text, number_to_text(value, text));
-}
 
 static void
 put_seconds(struct page *page, int64_t ns)
@@ -86,7 +21,7 @@ put_seconds(struct page *page, int64_t ns)
 	char text[64];
 
 	snprintf(text, sizeof(text), "%lld.%09lld", (long long)(ns / CLOCK_NS_PER_S), (long long)(ns % CLOCK_NS_PER_S));
-	put_text(page, ns < 0 ? "0" : text);
+	page_put_text(page, ns < 0 ? "0" : text);
 }
 
 /* A label's value with what Prometheus wants escaped; `to` has room for twice the length. Returns the end. */
@@ -104,37 +39,37 @@ escape(char *to, const char *value)
 static void
 head(struct page *page, const char *name, const char *type, const char *help)
 {
-	put_text(page, "# HELP logbroker_");
-	put_text(page, name);
-	put_text(page, " ");
-	put_text(page, help);
-	put_text(page, "\n# TYPE logbroker_");
-	put_text(page, name);
-	put_text(page, " ");
-	put_text(page, type);
-	put_text(page, "\n");
+	page_put_text(page, "# HELP logbroker_");
+	page_put_text(page, name);
+	page_put_text(page, " ");
+	page_put_text(page, help);
+	page_put_text(page, "\n# TYPE logbroker_");
+	page_put_text(page, name);
+	page_put_text(page, " ");
+	page_put_text(page, type);
+	page_put_text(page, "\n");
 }
 
 /* One line. `labels` is what stands between the braces, or "". */
 static void
 sample_start(struct page *page, const char *name, const char *labels)
 {
-	put(page, "logbroker_", 10);
-	put_text(page, name);
+	page_put(page, "logbroker_", 10);
+	page_put_text(page, name);
 	if (*labels != '\0') {
-		put(page, "{", 1);
-		put_text(page, labels);
-		put(page, "}", 1);
+		page_put(page, "{", 1);
+		page_put_text(page, labels);
+		page_put(page, "}", 1);
 	}
-	put(page, " ", 1);
+	page_put(page, " ", 1);
 }
 
 static void
 sample(struct page *page, const char *name, const char *labels, int64_t value)
 {
 	sample_start(page, name, labels);
-	put_number(page, value);
-	put(page, "\n", 1);
+	page_put_number(page, value);
+	page_put(page, "\n", 1);
 }
 
 static void
@@ -202,7 +137,7 @@ put_histogram(struct page *page, const struct pages_view *view, const char *name
 	snprintf(series, sizeof(series), "%s_sum", name);
 	sample_start(page, series, more_labels);
 	put_seconds(page, sum(view, offset + offsetof(struct board_histogram, sum_ns)));
-	put_text(page, "\n");
+	page_put_text(page, "\n");
 	snprintf(series, sizeof(series), "%s_count", name);
 	sample(page, series, more_labels, (int64_t)count);
 }
@@ -357,11 +292,11 @@ put_topic_series(struct page *page, const struct pages_view *view, const struct 
 
 		if (!series_value(slot_of(view, topic, partition), series, &value))
 			continue;
-		put(page, start, length);
-		put_number(page, partition);
-		put(page, "\"} ", 3);
-		put_number(page, value);
-		put(page, "\n", 1);
+		page_put(page, start, length);
+		page_put_number(page, partition);
+		page_put(page, "\"} ", 3);
+		page_put_number(page, value);
+		page_put(page, "\n", 1);
 	}
 }
 
@@ -429,16 +364,6 @@ put_supervisor(struct page *page, const struct pages_view *view)
 	sample(page, "build_info", labels, 1);
 }
 
-static int
-page_end(struct page *page)
-{
-	page_flush(page);
-	if (!page->failed)
-		return 0;
-	errno = ENOMEM;
-	return -1;
-}
-
 int
 pages_metrics(const struct pages_view *view, struct evbuffer *to)
 {
@@ -463,8 +388,8 @@ reason(struct page *page, int *count, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
-	put_text(page, line);
-	put_text(page, "\n");
+	page_put_text(page, line);
+	page_put_text(page, "\n");
 }
 
 static void
@@ -522,10 +447,10 @@ pages_health(const struct pages_view *view, struct evbuffer *to)
 			partition_health(&page, &count, view, &view->topics->list[i], partition);
 	if (count > PAGES_REASONS_MAX) {
 		snprintf(line, sizeof(line), "and %d more\n", count - PAGES_REASONS_MAX);
-		put_text(&page, line);
+		page_put_text(&page, line);
 	}
 	if (count == 0)
-		put_text(&page, "ok\n");
+		page_put_text(&page, "ok\n");
 	if (page_end(&page) != 0)
 		return -1;
 	return count == 0 ? 200 : 503;
@@ -537,7 +462,7 @@ pages_ready(const struct pages_view *view, struct evbuffer *to)
 	struct page page = { .to = to };
 	bool ready = view->ready && !view->stopping;
 
-	put_text(&page, ready ? "ready\n" : view->stopping ? "stopping\n" : "starting: the workers open their logs\n");
+	page_put_text(&page, ready ? "ready\n" : view->stopping ? "stopping\n" : "starting: the workers open their logs\n");
 	if (page_end(&page) != 0)
 		return -1;
 	return ready ? 200 : 503;

@@ -1,0 +1,23 @@
+/* What the control socket takes besides pages: orders, from HTTP's words into those of the supervisor's parts and back. */
+#ifndef SUPERVISOR_CONTROL_H
+#define SUPERVISOR_CONTROL_H
+
+#include "supervisor/http.h"
+#include "supervisor/orders.h"
+
+/* All borrowed. */
+struct control {
+	struct orders *orders;
+};
+
+/*
+ * Their context is a struct control:
+ *
+ *   POST /workers/N/restart, /workers/restart     when it is done: 200, or 500 when one could not be replaced
+ *
+ * Otherwise 409 while an order is under way, 404 when there is no such worker, 503 when it cannot be done now. With
+ * "Accept: application/json" the answer is an object, else a line for each worker.
+ */
+const struct http_call *control_calls(void);
+
+#endif
