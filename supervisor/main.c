@@ -29,6 +29,7 @@
 #include "supervisor/placement.h"
 #include "supervisor/process.h"
 #include "supervisor/reload.h"
+#include "supervisor/reloading.h"
 #include "supervisor/reserve.h"
 #include "supervisor/service.h"
 #include "supervisor/settings.h"
@@ -60,6 +61,7 @@ struct broker {
 	char program[PATH_MAX];
 	struct setup setup;
 	struct reload reload;
+	struct reloading *reloading;
 
 	struct event_base *base;
 	struct event *signals[SIGNALS];
@@ -76,6 +78,7 @@ struct broker {
 	struct http *servers[SERVERS_MAX];
 	int server_count;
 	bool stopping, failed;
+	bool asked_early;	/* to reload, before the broker was ready */
 };
 
 /* ---- set-up, step by step; each returns 0, or the exit status after an error line ---- */
@@ -298,6 +301,32 @@ on_applied(void *context)
 }
 
 static void
+on_orders_idle(void *context)
+{
+	struct broker *broker = context;
+
+	reloading_orders_idle(broker->reloading);
+}
+
+static void
+on_reload_begun(void *context)
+{
+	struct broker *broker = context;
+
+	notify_reloading(&broker->notify);
+}
+
+/* Whatever has become of it; a stop has been told already. */
+static void
+on_reload_ended(void *context)
+{
+	struct broker *broker = context;
+
+	if (!broker->stopping)
+		notify_ready(&broker->notify);
+}
+
+static void
 print_endpoints(FILE *to, const char *key, const struct endpoints *endpoints)
 {
 	fprintf(to, " %s=%s", key, endpoints->count == 0 ? "off" : "");
@@ -354,6 +383,8 @@ on_ready(void *context)
 	if (listener_start(broker->listener) == 0) {
 		print_ready(broker);
 		notify_ready(&broker->notify);
+		if (broker->asked_early)
+			reloading_ask(broker->reloading);
 		service_look(broker->service);
 		return;
 	}
@@ -386,18 +417,18 @@ on_terminate(evutil_socket_t number, short what, void *context)
 	stop(broker);
 }
 
+/* Workers that are on their way up cannot be replaced: a reload waits for them. */
 static void
 on_hangup(evutil_socket_t number, short what, void *context)
 {
-	static struct log_limit limit;
-	char more[LOG_MORE_BYTES];
+	struct broker *broker = context;
 
 	(void)number;
 	(void)what;
-	(void)context;
-	if (log_limit_pass(&limit, CLOCK_NS_PER_S, more))
-		log_warning("SIGHUP: reloading is not supported in this version, the signal is ignored; restart to apply a new "
-		    "configuration%s", more);
+	if (!crew_ready(broker->crew))
+		broker->asked_early = true;
+	else if (!broker->stopping)
+		reloading_ask(broker->reloading);
 }
 
 static void
@@ -479,7 +510,8 @@ static int
 assemble(struct broker *broker)
 {
 	const struct crew_hooks hooks = { broker, on_returned, on_serving, on_ready, on_stopped };
-	const struct orders_hooks orders_hooks = { broker, NULL };
+	const struct orders_hooks orders_hooks = { broker, on_orders_idle };
+	const struct reloading_hooks reloading_hooks = { broker, on_reload_begun, on_reload_ended };
 	const struct settings *settings = &broker->settings;
 
 	broker->reload.settings = &broker->settings;
@@ -511,6 +543,10 @@ assemble(struct broker *broker)
 	if (broker->orders == NULL)
 		return fail("orders");
 	broker->calls = (struct control){ broker->orders };
+	broker->reloading = reloading_new(&broker->reload, broker->orders, broker->crew,
+	    &reloading_hooks);
+	if (broker->reloading == NULL)
+		return fail("reload");
 	broker->status = (struct status){ broker->crew, broker->handover, broker->parking, broker->listener,
 		&broker->topics, &broker->boards, broker->lock.descriptor, NULL, 0, 0 };
 	if (status_init(&broker->status) != 0 || serve_pages(broker, &broker->web, NULL) != 0 ||
@@ -568,6 +604,7 @@ tear_down(struct broker *broker)
 	service_free(broker->service);
 	notify_free(&broker->notify);
 	crew_free(broker->crew);
+	reloading_free(broker->reloading);
 	handover_free(broker->handover);
 	parking_free(broker->parking);
 	for (int i = 0; i < SIGNALS; i++)

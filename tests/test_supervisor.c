@@ -1315,17 +1315,114 @@ START_TEST(a_second_signal_changes_nothing)
 }
 END_TEST
 
-START_TEST(a_hangup_is_ignored_with_a_line)
+/* Changes broker.ini by sed, which nobody reads before the next reload. */
+static void
+edit(const struct broker *broker, const char *how)
+{
+	char command[2 * BROKER_PATH_BYTES];
+
+	snprintf(command, sizeof(command), "sed -i '%s' '%s/broker.ini'", how, broker->directory);
+	ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(reload_says_what_it_applies)
+{
+	struct broker_config config = two_workers;
+	struct broker broker;
+	pid_t pid, same;
+	int fd;
+
+	config.broker = "max_connections = 5\n";
+	start(&broker, &config, "serve");
+	fd = connect_to(&broker);
+	who_serves(fd, "i", &pid);
+	kill(broker.pid, SIGHUP);
+	ck_assert(broker_wait_log(&broker, "reload: nothing has changed", SOON_MS));
+	edit(&broker, "s/^max_connections.*/max_connections = 1/");
+	kill(broker.pid, SIGHUP);
+	ck_assert(broker_wait_log(&broker, "reload: max_connections: 5 -> 1 (applied)", SOON_MS));
+	ck_assert(wire_ended(connect_to(&broker), SOON_MS));
+	edit(&broker, "s/^workers.*/workers = 7/");
+	kill(broker.pid, SIGHUP);
+	ck_assert(broker_wait_log(&broker, "reload: workers: 2 -> 7 (needs a restart of the service)", SOON_MS));
+	edit(&broker, "1a max_conections = 9");
+	kill(broker.pid, SIGHUP);
+	ck_assert(broker_wait_log(&broker, "broker.ini:2: unknown key 'max_conections' in [broker] (did you mean "
+	    "'max_connections'?)", SOON_MS));
+	who_serves(fd, "i", &same);
+	ck_assert_int_eq(pid, same);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+/* What workers are told: all are replaced, one after the other, and the connection stays. */
+START_TEST(reload_replaces_the_workers)
+{
+	struct broker broker;
+	pid_t before[2], after[2];
+	int fd;
+
+	start(&broker, &two_workers, "serve");
+	fd = connect_to(&broker);
+	who_serves(fd, "g0i", &before[0]);
+	who_serves(fd, "g1i", &before[1]);
+	edit(&broker, "1a max_fetch_wait = 7s");
+	kill(broker.pid, SIGHUP);
+	ck_assert(broker_wait_log(&broker, "reload: max_fetch_wait: 1min -> 7s (applied by restarting the workers)", SOON_MS));
+	ck_assert(broker_wait_log(&broker, "reload: worker 0: restarted with the new settings", SOON_MS));
+	ck_assert(broker_wait_log(&broker, "reload: worker 1: restarted with the new settings", SOON_MS));
+	who_serves(fd, "g0i", &after[0]);
+	who_serves(fd, "g1i", &after[1]);
+	ck_assert_int_ne(before[0], after[0]);
+	ck_assert_int_ne(before[1], after[1]);
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", "reason=\"requested\"", 2));
+	kill(broker.pid, SIGHUP);
+	ck_assert(broker_wait_log(&broker, "reload: nothing has changed", SOON_MS));
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", NULL, 2));
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+/* A replacement that fails leaves the old one serving, with the old settings; the next reload tries again. */
+START_TEST(reload_tries_again_what_has_failed)
+{
+	struct broker broker;
+	pid_t before, after;
+	int fd;
+
+	start(&broker, &one_worker, "serve exit serve");
+	fd = connect_to(&broker);
+	who_serves(fd, "i", &before);
+	edit(&broker, "1a max_fetch_wait = 7s");
+	kill(broker.pid, SIGHUP);
+	ck_assert(broker_wait_log(&broker, "reload: worker 0: not restarted: ", SOON_MS));
+	who_serves(fd, "i", &after);
+	ck_assert_int_eq(before, after);
+	kill(broker.pid, SIGHUP);
+	ck_assert(broker_wait_log(&broker, "reload: worker 0: restarted with the new settings", SOON_MS));
+	who_serves(fd, "i", &after);
+	ck_assert_int_ne(before, after);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
+/* Any number of them at once makes one run, or one and one more behind it. */
+START_TEST(reload_burst_is_one)
 {
 	struct broker broker;
 	int fd;
 
 	start(&broker, &two_workers, "serve");
 	fd = connect_to(&broker);
-	for (int i = 0; i < 50; i++)
+	edit(&broker, "1a max_fetch_wait = 7s");
+	for (int i = 0; i < 1000; i++)
 		kill(broker.pid, SIGHUP);
-	ck_assert(broker_wait_log(&broker, "not supported in this version", SOON_MS));
-	who_serves(fd, "i", NULL);
+	ck_assert(broker_wait_log(&broker, "reload: worker 1: restarted with the new settings", SOON_MS));
+	who_serves(fd, "g1i", NULL);
+	ck_assert(metric_becomes(&broker, "logbroker_worker_restarts_total", NULL, 2));
 	close(fd);
 	stop(&broker);
 }
@@ -1947,7 +2044,10 @@ make_suite(void)
 	tcase_add_test(tcase, a_worker_that_does_not_stop);
 	tcase_add_test(tcase, a_worker_that_stops_badly_while_it_opens_its_logs);
 	tcase_add_test(tcase, a_second_signal_changes_nothing);
-	tcase_add_test(tcase, a_hangup_is_ignored_with_a_line);
+	tcase_add_test(tcase, reload_says_what_it_applies);
+	tcase_add_test(tcase, reload_replaces_the_workers);
+	tcase_add_test(tcase, reload_tries_again_what_has_failed);
+	tcase_add_test(tcase, reload_burst_is_one);
 	tcase_add_test(tcase, inherited_signal_settings_are_reset);
 	tcase_add_test(tcase, workers_have_their_descriptors_and_nothing_else);
 	tcase_add_test(tcase, bug_H11_a_second_supervisor);

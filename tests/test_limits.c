@@ -1,0 +1,311 @@
+/*
+ * What one broker takes upon itself and no more: connections that say nothing, more of them than there are descriptors,
+ * peers that are not there any more.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "broker.h"
+#include "procs.h"
+#include "wire.h"
+
+enum { SOON_MS = 30000, TOPIC_HOLD_MS = 60000 };
+
+static struct broker broker;
+
+static void
+finish(void)
+{
+	broker_stop(&broker);
+	broker_end(&broker);
+}
+
+static int
+connect_tcp(void)
+{
+	int fd = wire_connect_tcp(broker.port);
+
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+static void
+produce(int fd, int32_t partition)
+{
+	ck_assert_int_eq(wire_produce_one(fd, "t", partition, WIRE_WRITTEN, "x", 1, NULL), 0);
+}
+
+/* A FETCH that waits for a record: returns when it is held. */
+static int
+hold(int32_t partition, int64_t offset, double held)
+{
+	struct wire_bytes request = { 0 };
+	int fd = connect_tcp();
+
+	wire_put_fetch(&request, 1, "t", partition, offset, 1000, TOPIC_HOLD_MS, 1);
+	ck_assert_int_eq(wire_send(fd, request.data, request.length), 0);
+	wire_bytes_free(&request);
+	ck_assert(broker_wait_metric(&broker, "logbroker_fetch_held", NULL, held, SOON_MS));
+	return fd;
+}
+
+/* ---- D08: idle_timeout ------------------------------------------------------------------------------------------- */
+
+/*
+ * Those who say nothing are closed in order, fresh ones, served ones and moved ones; not those who wait, and not those who
+ * ask for something now and then.
+ */
+START_TEST(D08_idle_connections_are_closed_in_order)
+{
+	enum { EACH = 20, IDLE_MS = 1500 };
+	int fresh[EACH], served[EACH], moved[EACH], held, busy;
+	int64_t began;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n", .broker = "idle_timeout = 1500ms\n"
+	    "request_timeout = 60s\n" });
+	busy = connect_tcp();
+	produce(busy, 0);
+	held = hold(0, 1, 1);
+	began = wire_now_ms();
+	for (int i = 0; i < EACH; i++) {
+		fresh[i] = i % 2 ? wire_connect_unix(broker.unix_path) : connect_tcp();
+		served[i] = connect_tcp();
+		produce(served[i], 1);
+		moved[i] = connect_tcp();
+		produce(moved[i], 1);
+		ck_assert_int_eq(wire_high_watermark(moved[i], "t", 0), 1);
+	}
+	while (broker_metric(&broker, "logbroker_connections_idle_total", NULL) < 3 * EACH) {
+		produce(busy, 1);
+		ck_assert_int_lt(wire_now_ms() - began, SOON_MS);
+	}
+	ck_assert_int_ge(wire_now_ms() - began, IDLE_MS);
+	for (int i = 0; i < EACH; i++) {
+		ck_assert(wire_ended_orderly(fresh[i], SOON_MS));
+		ck_assert(wire_ended_orderly(served[i], SOON_MS));
+		ck_assert(wire_ended_orderly(moved[i], SOON_MS));
+		close(fresh[i]);
+		close(served[i]);
+		close(moved[i]);
+	}
+	ck_assert(wire_silent(held, 0));
+	produce(busy, 0);
+	ck_assert_int_eq(wire_expect(held, 1), 0);
+	/* Its hold has ended: from now on it is idle, too. */
+	ck_assert(broker_wait_metric_least(&broker, "logbroker_connections_idle_total", NULL, 3 * EACH + 1, SOON_MS));
+	ck_assert(wire_ended_orderly(held, SOON_MS));
+	close(held);
+	close(busy);
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 0, SOON_MS));
+	finish();
+}
+END_TEST
+
+START_TEST(D08_a_connection_that_speaks_is_never_idle)
+{
+	int fd;
+	int64_t began;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n", .broker = "idle_timeout = 3s\n" });
+	fd = connect_tcp();
+	began = wire_now_ms();
+	for (int i = 0; wire_now_ms() - began < 4500; i++) {
+		produce(fd, i / 4 % 2);
+		usleep(100 * 1000);
+	}
+	ck_assert_int_eq((int)broker_metric(&broker, "logbroker_connections_idle_total", NULL), 0);
+	close(fd);
+	finish();
+}
+END_TEST
+
+/* ---- bug_G1: descriptors ------------------------------------------------------------------------------------------ */
+
+static void
+expect_calm(const pid_t *pids, int count)
+{
+	int64_t cpu_ms[BROKER_WORKERS_MAX], began = wire_now_ms();
+
+	for (int i = 0; i < count; i++)
+		cpu_ms[i] = broker_cpu_ms(pids[i]);
+	usleep(1000 * 1000);
+	for (int i = 0; i < count; i++)
+		ck_assert_msg((broker_cpu_ms(pids[i]) - cpu_ms[i]) * 100 <= (wire_now_ms() - began) * 10, "process %d spins", i);
+}
+
+/* Started with as few: those for whom there is no place are closed at once, and the others do not notice. */
+START_TEST(bug_G1_a_limit_of_64_descriptors_at_the_start)
+{
+	enum { PLACES = 7, ALL = 200 };
+	int fds[ALL];
+	pid_t pids[2];
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n", .workers = 1, .wrapper = "prlimit --nofile=64",
+	    .broker = "max_connections = 7\n" });
+	pids[0] = broker.pid;
+	pids[1] = broker.workers[0];
+	for (int i = 0; i < PLACES; i++) {
+		fds[i] = connect_tcp();
+		produce(fds[i], 0);
+	}
+	for (int i = PLACES; i < ALL; i++)
+		fds[i] = connect_tcp();
+	for (int i = PLACES; i < ALL; i++) {
+		ck_assert(wire_ended(fds[i], SOON_MS));
+		close(fds[i]);
+	}
+	expect_calm(pids, 2);
+	for (int i = 0; i < PLACES; i++)
+		produce(fds[i], 0);
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_refused_total", NULL, ALL - PLACES, SOON_MS));
+	ck_assert_int_le(broker_count_log(&broker, "max_connections = 7 are there"), 2);
+	for (int i = 0; i < PLACES; i++)
+		close(fds[i]);
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 0, SOON_MS));
+	for (int i = 0; i < PLACES; i++) {
+		fds[i] = connect_tcp();
+		produce(fds[i], 0);
+	}
+	for (int i = 0; i < PLACES; i++)
+		close(fds[i]);
+	finish();
+}
+END_TEST
+
+/* Fewer than it had reckoned with: nobody is closed, the surplus waits and has its turn when others go. */
+START_TEST(bug_G1_two_hundred_connections_and_64_descriptors)
+{
+	enum { ALL = 200 };
+	struct wire_bytes request = { 0 };
+	int fds[ALL], resident, left = ALL;
+	pid_t pids[2];
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n", .workers = 1 });
+	pids[0] = broker.pid;
+	pids[1] = broker.workers[0];
+	resident = connect_tcp();
+	produce(resident, 0);
+	for (int i = 0; i < 2; i++)
+		procs_set_fd_limit(pids[i], 64);
+	wire_put_produce_one(&request, 1, "t", 0, WIRE_WRITTEN, "new", 3);
+	for (int i = 0; i < ALL; i++) {
+		fds[i] = connect_tcp();
+		ck_assert_int_eq(wire_send(fds[i], request.data, request.length), 0);
+	}
+	expect_calm(pids, 2);
+	for (int64_t began = wire_now_ms(); left > 0;) {
+		ck_assert_msg(wire_now_ms() - began < 2 * SOON_MS, "%d have not been served", left);
+		for (int i = 0; i < ALL; i++) {
+			if (fds[i] < 0 || wire_silent(fds[i], 0))
+				continue;
+			ck_assert_int_eq(wire_expect(fds[i], 1), 0);
+			close(fds[i]);
+			fds[i] = -1;
+			left--;
+		}
+		produce(resident, 0);
+	}
+	ck_assert_int_le(broker_count_log(&broker, "cannot accept connections"), 2);
+	wire_bytes_free(&request);
+	close(resident);
+	finish();
+}
+END_TEST
+
+/* The whole system is out of files: as with the process's own table. */
+START_TEST(bug_G1_the_system_is_out_of_files)
+{
+	int fds[20];
+
+	if (!broker_have_strace()) {
+		procs_skipped("bug_G1_the_system_is_out_of_files", "no strace that may trace here");
+		return;
+	}
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n", .workers = 1,
+	    .strace = "-e trace=accept4 -e inject=accept4:error=ENFILE:when=1..3" });
+	for (int i = 0; i < 20; i++)
+		fds[i] = connect_tcp();
+	for (int i = 0; i < 20; i++) {
+		produce(fds[i], 0);
+		close(fds[i]);
+	}
+	ck_assert(broker_wait_log(&broker, "cannot accept connections: Too many open files in system; paused", SOON_MS));
+	ck_assert_int_eq(broker_count_log(&broker, "cannot accept connections"), 1);
+	ck_assert(broker_wait_metric_least(&broker, "logbroker_accept_pauses_total", NULL, 3, SOON_MS));
+	finish();
+}
+END_TEST
+
+/* ---- bug_G3: peers that are gone ---------------------------------------------------------------------------------- */
+
+/*
+ * The timers of the broker's connections, from /proc/net/tcp: "sl local:port remote:port st tx:rx tr:when ...", where tr
+ * 02 is keepalive's and `when` counts hundredths of a second. Returns how many have it within `most_s`.
+ */
+static int
+count_keepalive(int most_s)
+{
+	FILE *file = fopen("/proc/net/tcp", "r");
+	unsigned port, state, timer, when;
+	char line[512];
+	int count = 0;
+
+	ck_assert_ptr_nonnull(file);
+	while (fgets(line, sizeof line, file) != NULL)
+		if (sscanf(line, " %*d: %*8x:%4x %*8x:%*4x %2x %*8x:%*8x %2x:%8x", &port, &state, &timer, &when) == 4 &&
+		    (int)port == broker.port && state == 1 && timer == 2 && when <= (unsigned)most_s * 100)
+			count++;
+	fclose(file);
+	return count;
+}
+
+static bool
+all_kept_alive(void *with)
+{
+	return count_keepalive(60) == *(int *)with;
+}
+
+START_TEST(bug_G3_connections_are_kept_alive)
+{
+	enum { COUNT = 20 };
+	int fds[COUNT], expected = COUNT;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n" });
+	for (int i = 0; i < COUNT; i++) {
+		fds[i] = connect_tcp();
+		if (i % 2)
+			produce(fds[i], i / 2 % 2);
+	}
+	/* While something is on its way there is another timer. */
+	ck_assert(broker_wait(all_kept_alive, &expected, SOON_MS));
+	for (int i = 0; i < COUNT; i++)
+		close(fds[i]);
+	finish();
+}
+END_TEST
+
+static Suite *
+suite(void)
+{
+	Suite *s = suite_create("limits");
+	TCase *tc = tcase_create("limits");
+
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, D08_idle_connections_are_closed_in_order);
+	tcase_add_test(tc, D08_a_connection_that_speaks_is_never_idle);
+	tcase_add_test(tc, bug_G1_a_limit_of_64_descriptors_at_the_start);
+	tcase_add_test(tc, bug_G1_two_hundred_connections_and_64_descriptors);
+	tcase_add_test(tc, bug_G1_the_system_is_out_of_files);
+	tcase_add_test(tc, bug_G3_connections_are_kept_alive);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int
+main(void)
+{
+	return broker_main(suite());
+}
