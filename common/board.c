@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -70,6 +71,22 @@ board_map(struct board *board, int fd, int32_t slot_count, bool writable)
 	board->slot_count = slot_count;
 	board->mapped_bytes = size;
 	return 0;
+}
+
+int
+board_detach(struct board *board)
+{
+	void *values = malloc(board->mapped_bytes);
+	void *memory;
+
+	if (values == NULL)
+		return -1;
+	memcpy(values, board->worker, board->mapped_bytes);
+	memory = mmap(board->worker, board->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	if (memory != MAP_FAILED)
+		memcpy(memory, values, board->mapped_bytes);
+	free(values);
+	return memory == MAP_FAILED ? -1 : 0;
 }
 
 void

@@ -104,6 +104,12 @@ int board_map(struct board *board, int fd, int32_t slot_count, bool writable);
 void board_unmap(struct board *board);
 
 /*
+ * The process goes on with a copy of its own at the same place: whatever it writes, nobody sees any more. For a worker whose
+ * board is its successor's now. Returns 0, or -1 with errno: then the board is as it was. No thread may be writing.
+ */
+int board_detach(struct board *board);
+
+/*
  * The worker's publication of a partition's ends. Readers see 0 <= log start <= high watermark, and durable end <= high
  * watermark, at any moment: the high watermark is stored before the other two and loaded behind them.
  */

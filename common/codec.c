@@ -226,6 +226,24 @@ codec_put_fetch_answer(uint8_t *to, int32_t correlation_id, int64_t high_waterma
 	return bytes_put_i32(to, payload_bytes);
 }
 
+uint8_t *
+codec_put_fetch_request(uint8_t *to, const struct codec_request *request)
+{
+	size_t body_bytes = 2 + request->topic.length + 4 + 8 + 4 + 4 + 4;
+
+	to = bytes_put_i32(to, (int32_t)(CODEC_REQUEST_HEADER_BYTES + body_bytes));
+	to = bytes_put_i16(to, CODEC_FETCH);
+	to = bytes_put_i16(to, 2);
+	to = bytes_put_i32(to, request->correlation_id);
+	to = bytes_put_u16(to, (uint16_t)request->topic.length);
+	memcpy(to, request->topic.bytes, request->topic.length);
+	to = bytes_put_i32(to + request->topic.length, request->partition);
+	to = bytes_put_i64(to, request->fetch_offset);
+	to = bytes_put_i32(to, request->max_bytes);
+	to = bytes_put_i32(to, request->max_wait_ms);
+	return bytes_put_i32(to, request->min_bytes);
+}
+
 size_t
 codec_metadata_head_bytes(void)
 {

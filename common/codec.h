@@ -72,6 +72,7 @@ enum {
 	CODEC_ERROR_ANSWER_BYTES = 4 + 6,
 	CODEC_PRODUCE_ANSWER_BYTES = 4 + 6 + 16,
 	CODEC_FETCH_ANSWER_HEADER_BYTES = 4 + 6 + 12,
+	CODEC_FETCH_REQUEST_MAX_BYTES = CODEC_ROUTE_MAX_BYTES + 8 + 4 + 4 + 4,
 	CODEC_ANSWER_MAX_BYTES = 8 * 1024 * 1024,	/* the largest `length` that every client accepts */
 	CODEC_FETCH_PAYLOAD_MAX = CODEC_ANSWER_MAX_BYTES - (CODEC_FETCH_ANSWER_HEADER_BYTES - 4),
 };
@@ -136,6 +137,12 @@ uint8_t *codec_put_error(uint8_t *to, int32_t correlation_id, enum codec_error e
 uint8_t *codec_put_produce_answer(uint8_t *to, int32_t correlation_id, int64_t base_offset, int64_t log_end_offset);
 /* The payload of `payload_bytes` follows by other means. */
 uint8_t *codec_put_fetch_answer(uint8_t *to, int32_t correlation_id, int64_t high_watermark, int32_t payload_bytes);
+
+/*
+ * The FETCH v2 request that this is (topic, partition, correlation id, fetch_offset, max_bytes, max_wait_ms, min_bytes), as
+ * a client would send it: at most CODEC_FETCH_REQUEST_MAX_BYTES. For a request that is handed on after it was read.
+ */
+uint8_t *codec_put_fetch_request(uint8_t *to, const struct codec_request *request);
 
 /* METADATA answers are built in pieces; `length` of the whole is what codec_metadata_*_bytes add up to. */
 size_t codec_metadata_head_bytes(void);

@@ -11,5 +11,8 @@ message_connection_valid(const struct message_connection *connection, size_t mes
 	if (connection->spilled_position < 0 || connection->spilled_position > connection->spilled_end ||
 	    (spilled && connection->inline_bytes > 0))
 		return false;
+	if (connection->held_until_ns < 0 || (connection->held_until_ns > 0 && connection->inline_bytes == 0 &&
+	    connection->spilled_position == connection->spilled_end))
+		return false;
 	return descriptor_count == (spilled ? 2 : 1);
 }

@@ -1008,6 +1008,95 @@ START_TEST(a_marker_needs_the_recovery_point)
 }
 END_TEST
 
+/* A process that lives has let go of the log; the page cache is as good as it was. */
+static void
+release(void)
+{
+	ck_assert_int_eq(partition_release(kit.p, &left), 0);
+	kit.known = (struct partition_known){ .published_end = partition_log_end(kit.p), .stopped = &left, .released = true,
+		.durable_end = partition_durable_end(kit.p) };
+	logkit_close(&kit);
+}
+
+/* `_i`: format; written through a mapping or not. Some of it is forced, some not, with the recovery point in between. */
+START_TEST(D03_a_released_log_is_opened_without_a_force)
+{
+	logkit_begin(&kit, formats[_i % FORMATS], 100000);
+	kit.settings.mapped = _i / FORMATS == 1;
+	logkit_open(&kit);
+	logkit_append(&kit, 300, 100);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	partition_ask_point(kit.p);
+	ck_assert_int_eq(logkit_upkeep(&kit, 0), 0);
+	ck_assert_int_eq(stored_end(0), 300);
+	logkit_append(&kit, 100, 100);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	logkit_append(&kit, 50, 100);
+	release();
+	logkit_trace_begin();
+	logkit_set_fault((struct logkit_fault){ 0 });
+	open_silently();
+	ck_assert_str_eq(logkit_trace(), "");
+	ck_assert_int_eq(partition_log_end(kit.p), 450);
+	ck_assert_int_eq(partition_durable_end(kit.p), 400);
+	ck_assert_int_gt(partition_unforced_bytes(kit.p), 0);
+	logkit_expect(&kit, 0, 450, 100);
+	/* What is not forced must not be believed of the stored point. */
+	ck_assert_int_eq(stored_end(0), 300);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	ck_assert_int_eq(partition_durable_end(kit.p), 450);
+	ck_assert_int_eq(partition_unforced_bytes(kit.p), 0);
+	logkit_append(&kit, 50, 100);
+	release();
+	open_silently();
+	logkit_expect(&kit, 0, 500, 100);
+	logkit_append(&kit, 20, 100);
+	logkit_close(&kit);
+	kit.known = (struct partition_known){ .published_end = 520 };
+	open_silently();
+	logkit_expect(&kit, 0, 520, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* `_i`: written through a mapping or not. Somebody has changed the file meanwhile: it is recovered, and forced. */
+START_TEST(D03_a_released_log_that_has_changed_is_recovered)
+{
+	char path[LOGKIT_PATH_BYTES], *lines;
+
+	logkit_begin(&kit, RECORD_CRC32C, 100000);
+	kit.settings.mapped = _i == 1;
+	logkit_open(&kit);
+	logkit_append(&kit, 100, 100);
+	release();
+	logkit_segment_path(&kit, 0, path);
+	logkit_flip(path, 99 * 108 + 50);
+	kit.known.published_end = 0;
+	logkit_catch_lines();
+	logkit_open(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_ptr_nonnull(strstr(lines, "not as the worker before this one has left it"));
+	free(lines);
+	ck_assert_int_eq(partition_log_end(kit.p), 99);
+	ck_assert_int_eq(partition_durable_end(kit.p), 99);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Nor is one told of that has failed, or has leavings behind its end. */
+START_TEST(D03_a_failed_log_is_not_released)
+{
+	logkit_begin(&kit, RECORD_CRC32C, 100000);
+	logkit_open(&kit);
+	logkit_append(&kit, 10, 100);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_FDATASYNC, .at = 1, .error = EIO });
+	ck_assert_int_eq(logkit_barrier(&kit), -1);
+	ck_assert(partition_failed(kit.p));
+	ck_assert_int_eq(partition_release(kit.p, &left), -1);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Of another segment, as after a roll. */
 START_TEST(a_marker_of_an_earlier_life)
 {
@@ -1306,6 +1395,9 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, what_a_clean_stop_has_left_is_neither_read_nor_forced, 0, 4 * FORMATS);
 	tcase_add_loop_test(tests, a_marker_is_not_believed_of_a_log_that_was_changed, 0, FORMATS);
 	tcase_add_loop_test(tests, a_marker_needs_the_recovery_point, 0, FORMATS);
+	tcase_add_loop_test(tests, D03_a_released_log_is_opened_without_a_force, 0, 2 * FORMATS);
+	tcase_add_loop_test(tests, D03_a_released_log_that_has_changed_is_recovered, 0, 2);
+	tcase_add_test(tests, D03_a_failed_log_is_not_released);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);
 	tcase_add_loop_test(tests, an_index_that_cannot_be_read_is_not_passed_over, 0, FORMATS);
 	tcase_add_test(tests, a_segment_has_a_million_marks_at_most);

@@ -19,6 +19,7 @@ enum { RECORD_BYTES = 108, PAYLOAD_BYTES = 100, SEGMENT_BYTES = 1080 };
 struct conn {
 	struct output output;
 	struct hold hold;
+	int64_t held_until_ns;
 	bool ending;
 	int scheduled;
 	int errors;
@@ -51,6 +52,12 @@ bool
 conn_ending(const struct conn *conn)
 {
 	return conn->ending;
+}
+
+int64_t
+conn_held_until_ns(const struct conn *conn)
+{
+	return conn->held_until_ns;
 }
 
 void
@@ -339,6 +346,45 @@ START_TEST(a_wait_is_clamped_and_never_shorter_than_asked)
 }
 END_TEST
 
+/* Its worker is replaced: the request that is written again is the client's, and its time goes on where it was. */
+START_TEST(D03_a_hold_goes_on_in_another_worker)
+{
+	uint8_t bytes[CODEC_FETCH_REQUEST_MAX_BYTES];
+	struct codec_request again;
+	int64_t deadline_ns, until_ns;
+	const uint8_t *behind;
+
+	memcpy(topic.name, "t", 2);
+	append(2);
+	ck_assert(fetch(&conns[0], 1, 1000, 5000, 500));
+	deadline_ns = conns[0].hold.deadline_ns;
+	behind = fetch_write_again(&conns[0].hold, bytes, &until_ns);
+	ck_assert(!held(&conns[0]));
+	ck_assert_int_eq(board_get(&counters.fetch_held), 0);
+	ck_assert_int_eq(until_ns, deadline_ns);
+	ck_assert_int_eq(bytes_get_i32(bytes), behind - bytes - CODEC_LENGTH_BYTES);
+	ck_assert_int_eq(codec_parse_request(bytes + CODEC_LENGTH_BYTES, (size_t)(behind - bytes) - CODEC_LENGTH_BYTES, &again),
+	    CODEC_NONE);
+	ck_assert_int_eq(again.correlation_id, 7);
+	ck_assert_uint_eq(again.topic.length, 1);
+	ck_assert_mem_eq(again.topic.bytes, "t", 1);
+	ck_assert_int_eq(again.partition, lane.number);
+	ck_assert_int_eq(again.fetch_offset, 1);
+	ck_assert_int_eq(again.max_bytes, 1000);
+	ck_assert_int_eq(again.min_bytes, 500);
+	conns[1].held_until_ns = until_ns;
+	ck_assert(fetch_execute(&conns[1], &lane, &again));
+	ck_assert(held(&conns[1]));
+	ck_assert_int_eq(conns[1].hold.deadline_ns, deadline_ns);
+	/* Or it has been over on the way. */
+	conns[2].held_until_ns = clock_now_ns();
+	ck_assert(fetch_execute(&conns[2], &lane, &again));
+	expect_answer(&conns[2], 2, RECORD_BYTES, RECORD_BYTES);
+	append(4);
+	expect_answer(&conns[1], 6, RECORD_BYTES, 5 * RECORD_BYTES);
+}
+END_TEST
+
 START_TEST(over_with_what_is_there_by_then)
 {
 	append(1);
@@ -576,6 +622,7 @@ main(void)
 	tcase_add_test(tests, held_until_a_byte_is_there);
 	tcase_add_test(tests, held_until_min_bytes_are_there);
 	tcase_add_test(tests, a_wait_is_clamped_and_never_shorter_than_asked);
+	tcase_add_test(tests, D03_a_hold_goes_on_in_another_worker);
 	tcase_add_test(tests, over_with_what_is_there_by_then);
 	tcase_add_test(tests, only_those_that_have_enough_are_woken);
 	tcase_add_test(tests, enough_is_counted_across_segments);

@@ -65,6 +65,13 @@ conn_ending(const struct conn *conn)
 	return false;
 }
 
+int64_t
+conn_held_until_ns(const struct conn *conn)
+{
+	(void)conn;
+	return 0;
+}
+
 void
 conn_held(struct conn *conn)
 {

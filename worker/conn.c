@@ -44,8 +44,8 @@ conn_put_off(struct conn *conn)
 	TAILQ_INSERT_TAIL(&conn->set->later, conn, later);
 }
 
-static void
-take_from_later(struct conn *conn)
+void
+conn_take_from_later(struct conn *conn)
 {
 	if (!conn->is_later)
 		return;
@@ -82,6 +82,12 @@ bool
 conn_deferred(const struct conn *conn)
 {
 	return conn->deferred;
+}
+
+int64_t
+conn_held_until_ns(const struct conn *conn)
+{
+	return conn->held_until_ns;
 }
 
 struct hold *
@@ -353,7 +359,7 @@ conn_destroy(struct conn *conn)
 		TAILQ_REMOVE(&set->again, conn, again);
 	if (conn->is_unsent)
 		TAILQ_REMOVE(&set->unsent, conn, unsent);
-	take_from_later(conn);
+	conn_take_from_later(conn);
 	if (conn->is_bulk)
 		TAILQ_REMOVE(&set->bulk, conn, bulk);
 	free(conn);
@@ -365,7 +371,7 @@ conn_begin_finish(struct conn *conn)
 {
 	conn->phase = FINISHING;
 	conn->blocked = NOT_BLOCKED;
-	take_from_later(conn);
+	conn_take_from_later(conn);
 	conn->frame_started_ns = 0;
 	conn_drop_kept(conn);
 	conn_close_spill(conn);
@@ -380,7 +386,7 @@ conn_resume_all(struct connections *set)
 	struct conn *conn;
 
 	while ((conn = TAILQ_FIRST(&set->later)) != NULL) {
-		take_from_later(conn);
+		conn_take_from_later(conn);
 		conn->blocked = NOT_BLOCKED;
 		conn->resumed = true;
 		conn_schedule(conn);

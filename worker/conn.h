@@ -62,6 +62,9 @@ bool conn_ending(const struct conn *conn);
 /* Has the frame that is offered been put off behind gathered appends already? Once is enough. */
 bool conn_deferred(const struct conn *conn);
 
+/* The frame that is offered is a FETCH that was held elsewhere until this instant, CLOCK_MONOTONIC; 0 = it was not. */
+int64_t conn_held_until_ns(const struct conn *conn);
+
 struct hold *conn_hold(struct conn *conn);
 /* Arms the time-out of the hold that has been added. */
 void conn_held(struct conn *conn);

@@ -88,6 +88,7 @@ struct conn {
 	struct reply *first_reply, *last_reply;
 	int32_t reply_count;
 	struct hold hold;
+	int64_t held_until_ns;		/* what is kept begins with a FETCH that was held elsewhere until then; 0 = it does not */
 	int64_t buffered_bytes;		/* as counted in the worker's */
 };
 
@@ -109,6 +110,7 @@ struct connections {
 	struct log_limit fault_limit;	/* what clients do wrong, at debug */
 	struct log_limit cut_limit;
 	struct log_limit foreign_limits[FOREIGN_KINDS];
+	bool returning;			/* every connection goes back to the supervisor, at once or when its answers have left */
 	uint8_t area[CONN_AREA_BYTES];
 };
 
@@ -138,6 +140,8 @@ void conn_schedule_flush(struct conn *conn);
 
 /* Its next frame is offered again by conn_resume_all. */
 void conn_put_off(struct conn *conn);
+/* Not any more. */
+void conn_take_from_later(struct conn *conn);
 
 /* Gives back the buffer of what was received; the memfd. */
 void conn_drop_kept(struct conn *conn);

@@ -2,6 +2,8 @@
 #include "worker/connections.h"
 
 #include <linux/sockios.h>
+#include <netdb.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -23,6 +25,7 @@ enum {
 	FLUSH_BULK_BYTES = 256 * 1024,
 	ROUNDS = 4,			/* of work in one turn */
 	REPORT_S = 10,
+	NAMED_MAX = 20,			/* connections that are cut, in the log */
 };
 
 /* ---- Timers ---- */
@@ -152,7 +155,7 @@ drained(struct conn *conn)
 	conn_arm_timer(conn);
 	if (conn->phase == FINISHING && !conn_owes(conn))
 		begin_discard(conn);
-	else if (conn->blocked == BLOCKED_MOVE && conn->retry_ns == 0 && !conn_owes(conn) &&
+	else if (conn->phase == SERVING && conn->blocked == BLOCKED_MOVE && conn->retry_ns == 0 && !conn_owes(conn) &&
 	    !conn_worker(conn)->stopping)
 		move_out(conn);
 	else if (conn->blocked == BLOCKED_OUTPUT)
@@ -289,7 +292,7 @@ work(struct conn *conn)
 		intake_look_for_end(conn);
 	if (conn_is_held(conn) && conn->ending)
 		fetch_wake(&conn->hold, BOARD_WAKEUP_END);
-	if (conn->phase == SERVING && !conn_worker(conn)->stopping && !conn->dead)
+	if (conn->phase == SERVING && !conn_worker(conn)->stopping && !conn_worker(conn)->draining && !conn->dead)
 		intake_serve(conn);
 	else if (conn->phase == DISCARDING)
 		intake_discard(conn);
@@ -482,6 +485,31 @@ connections_free(struct connections *set)
 	free(set);
 }
 
+/* A held request travels in front of what stands behind it. Without memory the connection ends here. */
+static void
+take_out_of_hold(struct conn *conn)
+{
+	uint8_t request[CODEC_FETCH_REQUEST_MAX_BYTES];
+	uint8_t *end = fetch_write_again(&conn->hold, request, &conn->held_until_ns);
+
+	if (intake_put_back(conn, request, (size_t)(end - request)) != 0)
+		conn_abort(conn);
+}
+
+/* It goes to whoever takes this worker's place, as soon as what is owed on it has been sent; unless it was to go elsewhere. */
+static void
+send_back(struct conn *conn)
+{
+	if (conn_is_held(conn))
+		take_out_of_hold(conn);
+	if (conn->blocked != BLOCKED_MOVE)
+		conn->move_to = conn_worker(conn)->number;
+	conn_take_from_later(conn);
+	conn->blocked = BLOCKED_MOVE;
+	conn_settle(conn);
+	conn_schedule_flush(conn);
+}
+
 static void
 refuse_connection(struct connections *set, int socket_fd, int spill_fd)
 {
@@ -508,6 +536,7 @@ connections_take(struct connections *set, const struct message_connection *messa
 	conn->spill_end = message->spilled_end;
 	conn->spill_chunk_bytes = SPILL_FIRST_BYTES;
 	conn->frame_started_ns = message->frame_started_ns;
+	conn->held_until_ns = message->held_until_ns;
 	conn->active_ns = message->active_ns != 0 ? message->active_ns : clock_now_ns();
 	event_assign(&conn->io, set->base, socket_fd, EV_READ | EV_CLOSED | EV_ET | EV_PERSIST, on_io, conn);
 	event_assign(&conn->writable, set->base, socket_fd, EV_WRITE | EV_ET, on_writable, conn);
@@ -518,7 +547,20 @@ connections_take(struct connections *set, const struct message_connection *messa
 	/* What has arrived before the descriptor was watched brings an edge of its own when it is added. */
 	if (event_add(&conn->io, NULL) != 0)
 		conn->dead = true;
+	else if (set->returning)
+		send_back(conn);
 	conn_schedule(conn);
+}
+
+void
+connections_return(struct connections *set)
+{
+	struct conn *conn;
+
+	set->returning = true;
+	TAILQ_FOREACH(conn, &set->all, all)
+		if (conn->phase == SERVING && !conn->dead)
+			send_back(conn);
 }
 
 void
@@ -546,6 +588,17 @@ unacknowledged(const struct conn *conn)
 	return unacknowledged_bytes(conn) > 0;
 }
 
+static bool
+unfinished(const struct conn *conn)
+{
+	if (conn->dead)
+		return false;
+	/* One that returns to the supervisor takes what is not acknowledged along, in its socket. */
+	if (conn->set->returning && conn->phase == SERVING)
+		return true;
+	return conn_owes(conn) || !output_empty(&conn->output) || unacknowledged(conn);
+}
+
 size_t
 connections_unfinished(struct connections *set)
 {
@@ -553,7 +606,45 @@ connections_unfinished(struct connections *set)
 	size_t count = 0;
 
 	TAILQ_FOREACH(conn, &set->all, all)
-		if (!conn->dead && (conn_owes(conn) || !output_empty(&conn->output) || unacknowledged(conn)))
+		if (unfinished(conn))
 			count++;
 	return count;
+}
+
+/* "127.0.0.1:4711", or what else there is to say. */
+static void
+name_peer(const struct conn *conn, char *text, size_t size)
+{
+	struct sockaddr_storage address;
+	socklen_t length = sizeof(address);
+	char host[64], port[16];
+
+	if (getpeername(conn->fd, (struct sockaddr *)&address, &length) != 0)
+		snprintf(text, size, "unknown");
+	else if (address.ss_family == AF_UNIX)
+		snprintf(text, size, "unix");
+	else if (getnameinfo((struct sockaddr *)&address, length, host, sizeof(host), port, sizeof(port),
+	    NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(text, size, address.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+	else
+		snprintf(text, size, "unknown");
+}
+
+void
+connections_name_unfinished(struct connections *set)
+{
+	size_t count = 0, left = connections_unfinished(set);
+	struct conn *conn;
+	char peer[96];
+
+	if (left > 0)
+		log_warning("drain_timeout is over: %zu connection%s cut that had not read their answers", left, left == 1 ? " is" : "s are");
+	TAILQ_FOREACH(conn, &set->all, all) {
+		if (!unfinished(conn) || count == NAMED_MAX)
+			continue;
+		name_peer(conn, peer, sizeof(peer));
+		log_warning("cut: %s, %zu bytes of its answers in memory and %zu parts of files unsent", peer,
+		    output_bytes(&conn->output), (size_t)output_slices(&conn->output));
+		count++;
+	}
 }

@@ -35,7 +35,16 @@ bool connections_turn(struct connections *set, void (*write_appends)(struct work
 /* Stopping: no connection reads or executes any more, what is held is answered at once. */
 void connections_stop(struct connections *set);
 
+/*
+ * The worker's logs are another's now: every connection goes back to the supervisor with what was read and not executed, held
+ * requests included; at once, or when what is owed on it has been sent. So does whatever comes from now on.
+ */
+void connections_return(struct connections *set);
+
 /* Connections that still owe an answer, or whose answers their peers' kernels have not all acknowledged. */
 size_t connections_unfinished(struct connections *set);
+
+/* A line for each of them, up to some: they are about to be cut. */
+void connections_name_unfinished(struct connections *set);
 
 #endif

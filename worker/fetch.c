@@ -98,15 +98,17 @@ hold(struct conn *conn, struct lane *lane, const struct codec_request *request, 
 	struct worker *worker = lane->worker;
 	struct hold *h = conn_hold(conn);
 	int64_t wait_ns = (int64_t)request->max_wait_ms * CLOCK_NS_PER_MS;
+	int64_t held_until_ns = conn_held_until_ns(conn);
 
 	if (wait_ns > worker->max_fetch_wait_ns)
 		wait_ns = worker->max_fetch_wait_ns;
 	h->conn = conn;
 	h->correlation_id = request->correlation_id;
 	h->max_bytes = request->max_bytes;
+	h->min_bytes = request->min_bytes;
 	h->offset = request->fetch_offset;
 	/* Not the time at which this turn began: the wait must not be shorter than asked for. */
-	h->deadline_ns = clock_now_ns() + wait_ns;
+	h->deadline_ns = held_until_ns != 0 ? held_until_ns : clock_now_ns() + wait_ns;
 	hold_add(&lane->holds, h, lane, missing_bytes);
 	board_add(&worker->counters->fetch_held, 1);
 	conn_held(conn);
@@ -155,6 +157,8 @@ fetch_execute(struct conn *conn, struct lane *lane, const struct codec_request *
 	struct outcome o = look(lane, request->fetch_offset);
 	bool may_wait = request->max_wait_ms > 0 && !conn_ending(conn) && !lane->worker->stopping;
 
+	if (conn_held_until_ns(conn) != 0 && conn_held_until_ns(conn) <= clock_now_ns())
+		may_wait = false;
 	/* Where a log has failed nothing comes that could be waited for: what can be read of it is all. */
 	if (o.error == CODEC_NONE && partition_failed(lane->log))
 		may_wait = false;
@@ -217,6 +221,27 @@ fetch_wake(struct hold *h, enum board_wakeup cause)
 
 	hold_remove(h);
 	answer(h, lane, cause);
+}
+
+uint8_t *
+fetch_write_again(struct hold *h, uint8_t *to, int64_t *held_until_ns)
+{
+	const struct lane *lane = h->lane;
+	int64_t now_ns = clock_now_ns();
+	struct codec_request request = {
+		.correlation_id = h->correlation_id,
+		.topic = { lane->topic->name, strlen(lane->topic->name) },
+		.partition = lane->number,
+		.fetch_offset = h->offset,
+		.max_bytes = h->max_bytes,
+		.max_wait_ms = 1,	/* it is held_until_ns that counts */
+		.min_bytes = h->min_bytes,
+	};
+
+	*held_until_ns = h->deadline_ns < INT64_MAX ? h->deadline_ns : now_ns;	/* INT64_MAX: see hold_until_loaded */
+	hold_remove(h);
+	board_add(&lane->worker->counters->fetch_held, -1);
+	return codec_put_fetch_request(to, &request);
 }
 
 static void

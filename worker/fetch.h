@@ -24,4 +24,10 @@ void fetch_wake_below(struct lane *lane, int64_t offset);
 void fetch_wake_all(struct lane *lane, enum board_wakeup cause);
 void fetch_wake(struct hold *hold, enum board_wakeup cause);
 
+/*
+ * Ends a hold without an answer: its request is written at `to`, CODEC_FETCH_REQUEST_MAX_BYTES at most, for another worker to
+ * hold on until *held_until_ns. Returns the byte behind.
+ */
+uint8_t *fetch_write_again(struct hold *hold, uint8_t *to, int64_t *held_until_ns);
+
 #endif

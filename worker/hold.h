@@ -18,6 +18,7 @@ struct hold {
 	struct hold *next, **previous;
 	int32_t correlation_id;
 	int32_t max_bytes;
+	int32_t min_bytes;
 	int64_t offset;
 	int64_t deadline_ns;
 	int64_t wake_bytes;		/* of holds.appended_bytes: then enough is there */

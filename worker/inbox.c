@@ -29,18 +29,15 @@ broken(uint32_t type)
 	log_fatal(1, "the supervisor sent a malformed or unexpected message (type %u): a bug; the worker exits", type);
 }
 
-/* Waits for a message of that type and size; during the handshake nothing else may come. */
+/* Waits for a message; `type` is what should come. */
 static void
-expect(struct channel *channel, uint32_t type, void *to, size_t size, struct channel_message *message)
+await(struct channel *channel, uint32_t type, struct channel_message *message)
 {
 	struct pollfd p = { .fd = channel_fd(channel), .events = POLLIN };
 
 	for (;;) {
 		switch (channel_receive(channel, message)) {
 		case CHANNEL_MESSAGE:
-			if (message->type != type || message->size != size)
-				broken(message->type);
-			memcpy(to, message->payload, size);
 			return;
 		case CHANNEL_NOTHING:
 			if (poll(&p, 1, -1) < 0 && errno != EINTR)
@@ -56,6 +53,16 @@ expect(struct channel *channel, uint32_t type, void *to, size_t size, struct cha
 			broken(type);
 		}
 	}
+}
+
+/* Waits for a message of that type and size; during the handshake nothing else may come. */
+static void
+expect(struct channel *channel, uint32_t type, void *to, size_t size, struct channel_message *message)
+{
+	await(channel, type, message);
+	if (message->type != type || message->size != size)
+		broken(message->type);
+	memcpy(to, message->payload, size);
 }
 
 static void
@@ -132,9 +139,7 @@ void
 inbox_set_up(struct channel *channel, struct worker *worker)
 {
 	struct message_hello hello = { MESSAGE_VERSION, BOARD_VERSION };
-	struct message_prepared prepared = { 0 };
 	struct message_setup setup;
-	struct message_start start;
 
 	say(channel, MESSAGE_HELLO, &hello, sizeof(hello));
 	expect_plain(channel, MESSAGE_SETUP, &setup, sizeof(setup));
@@ -145,8 +150,59 @@ inbox_set_up(struct channel *channel, struct worker *worker)
 		take_board(channel, worker, group);
 	worker->counters = worker->boards[worker->number].worker;
 	close(MESSAGE_BOARD_FD);
+}
+
+static void
+take_ends(struct worker *worker, const struct channel_message *message)
+{
+	int32_t slots = worker->topics.slot_counts[worker->number];
+	struct message_ends head;
+	struct message_end end;
+
+	if (message->size < sizeof(head))
+		broken(message->type);
+	memcpy(&head, message->payload, sizeof(head));
+	if (head.count < 1 || head.count > MESSAGE_ENDS_MAX || message->size != sizeof(head) + (size_t)head.count * sizeof(end))
+		broken(message->type);
+	for (int32_t i = 0; i < head.count; i++) {
+		memcpy(&end, (const char *)message->payload + sizeof(head) + (size_t)i * sizeof(end), sizeof(end));
+		if (end.slot < 0 || end.slot >= slots)
+			broken(message->type);
+		worker->handed[end.slot] = end;
+	}
+}
+
+static void
+make_room_for_ends(struct worker *worker)
+{
+	int32_t slots = worker->topics.slot_counts[worker->number];
+
+	worker->handed = calloc((size_t)slots + 1, sizeof(*worker->handed));
+	if (worker->handed == NULL)
+		log_fatal(1, "no memory for the ends of %d logs", slots);
+	for (int32_t i = 0; i < slots; i++)
+		worker->handed[i].slot = -1;
+}
+
+void
+inbox_await_start(struct channel *channel, struct worker *worker)
+{
+	struct message_prepared prepared = { 0 };
+	struct channel_message message;
+
 	say(channel, MESSAGE_PREPARED, &prepared, sizeof(prepared));
-	expect_plain(channel, MESSAGE_START, &start, sizeof(start));
+	for (;;) {
+		await(channel, MESSAGE_START, &message);
+		if (message.descriptor_count != 0)
+			broken(message.type);
+		if (message.type == MESSAGE_START && message.size == sizeof(struct message_start))
+			return;
+		if (message.type != MESSAGE_ENDS)
+			broken(message.type);
+		if (worker->handed == NULL)
+			make_room_for_ends(worker);
+		take_ends(worker, &message);
+	}
 }
 
 static void
@@ -196,12 +252,38 @@ inbox_receive(struct channel *channel, struct worker *worker)
 		}
 		if (message.type == MESSAGE_CONNECTION)
 			take_connection(worker, &message);
-		else if (message.type == MESSAGE_STOP && message.size == sizeof(struct message_stop) &&
-		    message.descriptor_count == 0)
+		else if (message.descriptor_count != 0)
+			broken(message.type);
+		else if (message.type == MESSAGE_STOP && message.size == sizeof(struct message_stop))
 			return INBOX_STOP;
+		else if (message.type == MESSAGE_DRAIN && message.size == sizeof(struct message_drain))
+			return INBOX_DRAIN;
 		else
 			broken(message.type);
 	}
+}
+
+void
+inbox_say_replace(struct channel *channel)
+{
+	struct message_replace replace = { 0 };
+
+	say(channel, MESSAGE_REPLACE, &replace, sizeof(replace));
+}
+
+void
+inbox_say_released(struct channel *channel, const struct message_end *ends, int32_t count)
+{
+	struct { struct message_ends head; struct message_end list[MESSAGE_ENDS_MAX]; } payload;
+	struct message_released released = { .ends = count };
+
+	for (int32_t told = 0, n; told < count; told += n) {
+		n = count - told < MESSAGE_ENDS_MAX ? count - told : MESSAGE_ENDS_MAX;
+		payload.head = (struct message_ends){ .count = n };
+		memcpy(payload.list, ends + told, (size_t)n * sizeof(*ends));
+		say(channel, MESSAGE_ENDS, &payload, sizeof(payload.head) + (size_t)n * sizeof(*ends));
+	}
+	say(channel, MESSAGE_RELEASED, &released, sizeof(released));
 }
 
 void

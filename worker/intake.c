@@ -131,6 +131,7 @@ execute(struct conn *conn, const uint8_t *bytes, size_t size)
 		used += n;
 		conn->frames++;
 		conn->deferred = false;
+		conn->held_until_ns = 0;
 		conn_settle(conn);
 		if (conn->resumed) {
 			conn->resumed = false;
@@ -190,6 +191,33 @@ intake_keep(struct conn *conn, const uint8_t *bytes, size_t size)
 	}
 	memcpy(conn->kept, bytes, size);
 	conn->kept_tail = size;
+}
+
+/* What is left of the memfd moves into memory, behind what was read of it. Returns 0, or -1. */
+static int
+take_in_spill(struct conn *conn)
+{
+	size_t size = (size_t)(conn->spill_end - conn->spill_position);
+
+	if (conn->spill_fd < 0)
+		return 0;
+	if (grow_kept(conn, conn_kept_bytes(conn) + size) != 0 ||
+	    pread(conn->spill_fd, conn->kept + conn->kept_tail, size, conn->spill_position) != (ssize_t)size)
+		return -1;
+	conn->kept_tail += size;
+	conn_close_spill(conn);
+	return 0;
+}
+
+int
+intake_put_back(struct conn *conn, const uint8_t *bytes, size_t size)
+{
+	if (take_in_spill(conn) != 0 || grow_kept(conn, conn_kept_bytes(conn) + size) != 0)
+		return -1;
+	memmove(conn->kept + conn->kept_head + size, conn->kept + conn->kept_head, conn_kept_bytes(conn));
+	memcpy(conn->kept + conn->kept_head, bytes, size);
+	conn->kept_tail += size;
+	return 0;
 }
 
 static ssize_t

@@ -10,6 +10,12 @@ struct conn;
 /* Keeps a copy of `size` bytes that have been received and not executed, in place of what was kept before. */
 void intake_keep(struct conn *conn, const uint8_t *bytes, size_t size);
 
+/*
+ * Puts bytes in front of all that was received and not executed, which is in memory afterwards. Returns 0, or -1 without
+ * memory, and the connection can only be closed.
+ */
+int intake_put_back(struct conn *conn, const uint8_t *bytes, size_t size);
+
 /* Executes what is there and may be executed; the socket is read once a turn. Begins the end when the client has ended. */
 void intake_serve(struct conn *conn);
 

@@ -78,6 +78,24 @@ lane_leave_all(struct worker *worker)
 	free(entries);
 }
 
+int32_t
+lane_release_all(struct worker *worker, struct message_end *ends)
+{
+	struct stop_state state;
+	int32_t count = 0;
+
+	for (int32_t i = 0; i < worker->lane_count; i++) {
+		struct lane *lane = &worker->lanes[i];
+
+		if (lane->log == NULL || lane->opened != NULL || partition_release(lane->log, &state) != 0)
+			continue;
+		ends[count++] = (struct message_end){ .slot = i, .log_start = partition_log_start(lane->log), .base = state.base,
+			.end = state.end, .position = state.position, .durable_end = partition_durable_end(lane->log),
+			.file_bytes = state.file_bytes, .modified_ns = state.modified_ns };
+	}
+	return count;
+}
+
 void
 lane_free_all(struct worker *worker)
 {

@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/message.h"
 #include "worker/backoff.h"
 #include "worker/commit.h"
 #include "worker/conn.h"
@@ -22,6 +23,13 @@
 
 struct reply_queue {
 	struct reply *first, *last;
+};
+
+/* How far a pass over all logs has come with this one. */
+enum lane_passage {
+	LANE_FORCED_TO,		/* it is to be forced up to passage_end */
+	LANE_POINT_STORED,	/* its recovery point is being stored */
+	LANE_PASSED,
 };
 
 struct lane {
@@ -54,6 +62,9 @@ struct lane {
 	uint8_t *roll_batch;		/* the batch larger than a segment that the roll carries, or NULL */
 	int64_t roll_again_ns;		/* no roll by age before: the last one has failed */
 
+	enum lane_passage passage;	/* see produce_force_pass */
+	int64_t passage_end;
+
 	/* Looking after the active segment: beside barriers, never beside a roll. */
 	struct job upkeep_job;
 	struct partition_upkeep upkeep;
@@ -83,6 +94,12 @@ void lane_free_all(struct worker *worker);
 
 /* Leaves word for the next start of how the logs end. All of them are forced, and no job is under way. */
 void lane_leave_all(struct worker *worker);
+
+/*
+ * Lets go of all logs for a worker that takes this one's place. Nothing is under way. Returns how many of them are told in `ends`,
+ * which has room for all: a log that has failed, or could not be opened, is for the other to recover.
+ */
+int32_t lane_release_all(struct worker *worker, struct message_end *ends);
 
 /* Tells the board where the log stands. */
 void lane_publish(struct lane *lane);

@@ -37,6 +37,14 @@ struct deadline {
 	int64_t armed_ns;	/* for which one; 0 = not armed */
 };
 
+/* How far the logs are handed to a replacement; see message.h. */
+enum drain {
+	DRAIN_NONE,
+	DRAIN_FORCING,		/* it still serves: a pass of forcing, so that little is left for the pause */
+	DRAIN_FINISHING,	/* the pause has begun: nothing is read any more, what was begun comes to its end */
+	DRAIN_RELEASED,		/* neither files nor board are written any more; connections go back */
+};
+
 struct process {
 	struct worker worker;
 	struct event_base *base;
@@ -45,28 +53,47 @@ struct process {
 	struct event jobs_readable, terminate, heartbeat;
 	struct deadline flush, retain;
 	bool channel_broken;
-	int64_t stop_deadline_ns;	/* 0 = not stopping */
+	enum drain drain;
+	int64_t stop_deadline_ns;	/* 0 = neither stopping nor released */
 };
 
 /* ---- Events ---- */
 
+/* From now on it is looked every moment whether all is done. */
 static void
-begin_stop(struct process *p)
+begin_end(struct process *p)
 {
 	struct timeval soon = { 0, STOP_LOOK_MS * 1000 };
 
-	if (p->stop_deadline_ns != 0)
+	p->stop_deadline_ns = clock_now_ns() + p->worker.drain_timeout_ns;
+	event_del(&p->heartbeat);
+	event_add(&p->heartbeat, &soon);
+}
+
+static void
+begin_stop(struct process *p)
+{
+	if (p->worker.stopping)
 		return;
 	log_info("stopping");
-	p->stop_deadline_ns = clock_now_ns() + p->worker.drain_timeout_ns;
+	begin_end(p);
 	p->worker.stopping = true;
+	p->worker.draining = p->drain == DRAIN_RELEASED;
 	p->worker.now_ns = clock_now_ns();
 	connections_stop(p->worker.connections);
 	event_del(&p->channel_readable);
-	event_del(&p->heartbeat);
-	event_add(&p->heartbeat, &soon);
 	/* Whoever reads the board sends no more connections here. */
 	board_set(&p->worker.counters->heartbeat_ns, 0);
+}
+
+static void
+begin_drain(struct process *p)
+{
+	if (p->drain != DRAIN_NONE || p->worker.stopping)
+		return;
+	log_debug("draining: a replacement is ready");
+	p->drain = DRAIN_FORCING;
+	produce_begin_pass(&p->worker);
 }
 
 static void
@@ -80,6 +107,9 @@ receive(struct process *p)
 	case INBOX_LATER:
 		event_del(&p->channel_readable);
 		event_add(&p->channel_retry, &retry);
+		break;
+	case INBOX_DRAIN:
+		begin_drain(p);
 		break;
 	case INBOX_STOP:
 		begin_stop(p);
@@ -132,7 +162,7 @@ on_channel_retry(evutil_socket_t fd, short what, void *argument)
 
 	(void)fd;
 	(void)what;
-	if (p->stop_deadline_ns == 0)
+	if (!p->worker.stopping)
 		event_add(&p->channel_readable, NULL);
 }
 
@@ -150,9 +180,14 @@ on_jobs(evutil_socket_t fd, short what, void *argument)
 static void
 on_terminate(evutil_socket_t number, short what, void *argument)
 {
+	struct process *p = argument;
+
 	(void)number;
 	(void)what;
-	begin_stop(argument);
+	if (p->channel_broken)
+		begin_stop(p);
+	else if (p->drain == DRAIN_NONE && !p->worker.stopping)
+		inbox_say_replace(p->channel);
 }
 
 static void
@@ -163,11 +198,11 @@ on_heartbeat(evutil_socket_t fd, short what, void *argument)
 	(void)fd;
 	(void)what;
 	p->worker.now_ns = clock_now_ns();
-	if (p->stop_deadline_ns == 0)
+	if (!p->worker.stopping)
 		board_set(&p->worker.counters->heartbeat_ns, p->worker.now_ns);
 	board_set(&p->worker.counters->recovered_bytes, direct_bytes_read());
 	opening_due(&p->worker);
-	if (p->stop_deadline_ns == 0)
+	if (!p->worker.stopping)
 		produce_upkeep_due(&p->worker);
 }
 
@@ -209,6 +244,40 @@ arm(struct deadline *deadline, int64_t at_ns)
 	event_add(&deadline->timer, &wait);
 }
 
+/* The last words of a process that owns the logs. */
+static void
+release(struct process *p)
+{
+	struct worker *worker = &p->worker;
+	struct message_end *ends = calloc((size_t)worker->lane_count + 1, sizeof(*ends));
+	int32_t count = ends == NULL ? 0 : lane_release_all(worker, ends);
+
+	if (board_detach(&worker->boards[worker->number]) != 0)
+		log_fatal(1, "no memory to let go of the board");
+	inbox_say_released(p->channel, ends, count);
+	free(ends);
+	p->drain = DRAIN_RELEASED;
+	begin_end(p);
+	connections_return(worker->connections);
+}
+
+/* Goes on with handing over the logs; called in each turn. */
+static void
+advance_drain(struct process *p)
+{
+	struct worker *worker = &p->worker;
+
+	if (worker->stopping)
+		return;
+	worker->now_ns = clock_now_ns();
+	if (p->drain == DRAIN_FORCING && produce_force_pass(worker)) {
+		worker->draining = true;
+		p->drain = DRAIN_FINISHING;
+	}
+	if (p->drain == DRAIN_FINISHING && produce_finished(worker))
+		release(p);
+}
+
 /* Answers have left and been acknowledged, connections given away have gone, or the time for both is over; and
  * everything that was written is forced. */
 static bool
@@ -219,8 +288,10 @@ stopped(struct process *p)
 	if (p->stop_deadline_ns == 0)
 		return false;
 	p->worker.overdue = clock_now_ns() >= p->stop_deadline_ns;
-	forced = produce_force_all(&p->worker) && jobs_outstanding(p->worker.jobs) == 0;
+	forced = (p->drain == DRAIN_RELEASED || produce_force_all(&p->worker)) && jobs_outstanding(p->worker.jobs) == 0;
 	answered = connections_unfinished(p->worker.connections) == 0 && (channel_queued(p->channel) == 0 || p->channel_broken);
+	if (forced && !answered && p->worker.overdue)
+		connections_name_unfinished(p->worker.connections);
 	return forced && (answered || p->worker.overdue);
 }
 
@@ -232,6 +303,7 @@ run(struct process *p)
 	while (!stopped(p)) {
 		event_base_loop(p->base, more ? EVLOOP_ONCE | EVLOOP_NONBLOCK : EVLOOP_ONCE);
 		more = connections_turn(p->worker.connections, produce_write_all);
+		advance_drain(p);
 		flush_channel(p);
 		arm(&p->flush, p->worker.flush_deadline_ns);
 		arm(&p->retain, p->worker.retain_deadline_ns);
@@ -249,8 +321,11 @@ logs_opened(void *context, int32_t opened, int32_t failed)
 		log_info("serving %d partition%s", opened, opened == 1 ? "" : "s");
 	else
 		log_warning("serving %d partition%s, %d could not be opened", opened, opened == 1 ? "" : "s", failed);
-	if (p->stop_deadline_ns == 0)
-		inbox_say_serving(p->channel, opened, failed);
+	if (p->worker.stopping)
+		return;
+	inbox_say_serving(p->channel, opened, failed);
+	/* What the worker before this one has left unforced. */
+	produce_flush_due(&p->worker);
 }
 
 static struct event_base *
@@ -304,7 +379,6 @@ set_up(struct process *p)
 	if (p->channel == NULL)
 		log_fatal(1, "no memory");
 	inbox_set_up(p->channel, worker);
-	sign_lock(worker);
 	worker->flush_deadline_ns = INT64_MAX;
 	worker->retain_deadline_ns = INT64_MAX;
 	worker->data_fd = open(worker->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -318,6 +392,10 @@ set_up(struct process *p)
 	if (worker->connections == NULL || lane_create_all(worker) != 0)
 		log_fatal(1, "no memory for %d partitions", worker->topics.slot_counts[worker->number]);
 	assign_events(p);
+	inbox_await_start(p->channel, worker);
+	/* The board and the logs are this process's now. */
+	sign_lock(worker);
+	board_clear_gauges(&worker->boards[worker->number]);
 	board_set(&worker->counters->heartbeat_ns, clock_now_ns());
 	opening_begin_all(worker, logs_opened, p);
 }
@@ -341,7 +419,8 @@ shut_down(struct process *p)
 	hold_signals();
 	jobs_free(worker->jobs);
 	connections_free(worker->connections);
-	lane_leave_all(worker);
+	if (p->drain != DRAIN_RELEASED)
+		lane_leave_all(worker);
 	lane_free_all(worker);
 	event_base_free(p->base);
 	for (int32_t group = 0; group < worker->topics.group_count; group++)

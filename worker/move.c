@@ -74,7 +74,7 @@ move_out(struct conn *conn)
 {
 	struct connections *set = conn->set;
 	struct message_connection head = { .group = conn->move_to, .frame_started_ns = conn->frame_started_ns,
-		.active_ns = conn->active_ns };
+		.active_ns = conn->active_ns, .held_until_ns = conn->held_until_ns };
 	uint8_t payload[sizeof(head) + MESSAGE_INLINE_MAX_BYTES];
 	struct channel_message message = { .type = MESSAGE_CONNECTION, .payload = payload };
 	int spill_fd;

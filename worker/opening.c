@@ -15,6 +15,7 @@ struct opening {
 	struct partition_settings settings;
 	int data_fd;
 	struct partition_known known;
+	struct stop_state released;	/* with known.released */
 	struct partition_opened opened;
 	bool was_forcing;
 	struct openings *all;		/* NULL: again, after a failure */
@@ -84,7 +85,10 @@ take_place(struct lane *lane)
 		close_log(lane->worker, failed);
 	}
 	commit_init(&lane->commit, settings->flush_interval_us * CLOCK_NS_PER_US, settings->flush_records,
-	    partition_log_end(lane->log));
+	    partition_durable_end(lane->log));
+	/* What the worker before this one has written and not forced, and nobody knows when: so it is forced next. */
+	if (partition_log_end(lane->log) > partition_durable_end(lane->log))
+		commit_written(&lane->commit, partition_log_end(lane->log), true, lane->worker->now_ns);
 	lane->visible_bytes = partition_visible_bytes(lane->log);
 	lane_publish(lane);
 	atomic_store_explicit(&lane->slot->state, BOARD_OPEN, memory_order_release);
@@ -175,6 +179,8 @@ count_down(struct openings *all)
 	if (--all->outstanding > 0)
 		return;
 	stop_marker_free(&all->worker->left);
+	free(all->worker->handed);
+	all->worker->handed = NULL;
 	all->done(all->context, all->opened, all->failed);
 	free(all);
 }
@@ -232,6 +238,25 @@ known_of(const struct lane *lane)
 	return known;
 }
 
+/*
+ * As the worker before this one has released it; not when the log has failed, or another process has begun to open it since and
+ * has not told how that ended.
+ */
+static void
+know_released(struct opening *o)
+{
+	const struct worker *worker = o->lane->worker;
+	const struct message_end *end = worker->handed == NULL ? NULL : &worker->handed[o->lane - worker->lanes];
+
+	if (end == NULL || end->slot < 0 || o->known.from_disk)
+		return;
+	o->released = (struct stop_state){ .base = end->base, .end = end->end, .position = end->position,
+		.file_bytes = end->file_bytes, .modified_ns = end->modified_ns };
+	o->known.stopped = &o->released;
+	o->known.released = true;
+	o->known.durable_end = end->durable_end;
+}
+
 static void
 begin(struct lane *lane, struct openings *all)
 {
@@ -255,6 +280,8 @@ begin(struct lane *lane, struct openings *all)
 		.retention_age_ms = settings->retention_age_ms,
 	};
 	o->known = known_of(lane);
+	if (all != NULL)
+		know_released(o);
 	o->was_forcing = atomic_exchange_explicit(&lane->slot->forcing, 1, memory_order_acq_rel) != 0;
 	lane->opening = true;
 	jobs_submit(lane->worker->jobs, &o->job);
@@ -271,7 +298,8 @@ opening_begin_all(struct worker *worker, void (*done)(void *context, int32_t ope
 	all->done = done;
 	all->context = context;
 	/* Before any log is opened, and with that written: what it says is true of the logs as they are. */
-	stop_marker_take(&worker->left, worker->data_fd, worker->number, worker->topics.group_count);
+	if (worker->handed == NULL)
+		stop_marker_take(&worker->left, worker->data_fd, worker->number, worker->topics.group_count);
 	/* One more than there are lanes: the result is told when all have been begun, and also when there is none. */
 	all->outstanding = worker->lane_count + 1;
 	for (int32_t i = 0; i < worker->lane_count; i++)
@@ -288,7 +316,7 @@ opening_log_failed(struct lane *lane)
 void
 opening_due(struct worker *worker)
 {
-	if (worker->stopping)
+	if (worker->stopping || worker->draining)
 		return;
 	for (int32_t i = 0; i < worker->lane_count; i++) {
 		struct lane *lane = &worker->lanes[i];

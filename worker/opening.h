@@ -6,7 +6,7 @@
  *   the board says                    the log is read     must come back
  *   never open since the start        from the disk       nothing: nobody knows of a force that failed before the start;
  *                                                         as a clean stop has left it, if it is still so
- *   open                              as the cache is     the high watermark
+ *   open                              as the cache is     the high watermark; released by a worker that lives: as it says
  *   open, a force was under way       from the disk       the durable end: nobody has seen how it ended
  *   failed                            from the disk       the durable end; and what is behind it is written once more
  *

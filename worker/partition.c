@@ -189,22 +189,31 @@ new_partition(const struct recovery *r)
 	return p;
 }
 
-/* A log that could not be opened, to be read as far as it is known to be forced. Returns 0, or -1. */
+/* Of the active segment only what lies below `offset` is known to be forced. Returns 0, or -1 with errno. */
 static int
-end_at_forced(struct partition *p, const struct partition_known *known)
+force_ends_at(struct partition *p, int64_t offset)
 {
 	struct segment *active = p->active;
 	struct index_mark at;
 
-	p->failed = true;
-	p->failed_end = known->shown_end;
-	p->durable_end = known->published_end > active->base ? known->published_end : active->base;
-	active->cut_position = 0;
+	p->durable_end = offset > active->base ? offset : active->base;
 	at = segment_mark(active, p->durable_end);
 	if (segment_seek(active, active->bytes, p->durable_end, &at) == -1)
 		return -1;
 	p->durable_position = at.position;
-	active->cut_position = p->durable_position;
+	return 0;
+}
+
+/* A log that could not be opened, to be read as far as it is known to be forced. Returns 0, or -1. */
+static int
+end_at_forced(struct partition *p, const struct partition_known *known)
+{
+	p->failed = true;
+	p->failed_end = known->shown_end;
+	p->active->cut_position = 0;
+	if (force_ends_at(p, known->published_end) == -1)
+		return -1;
+	p->active->cut_position = p->durable_position;
 	return 0;
 }
 
@@ -212,15 +221,25 @@ end_at_forced(struct partition *p, const struct partition_known *known)
 static void
 make_partition(const struct recovery *r, bool done, struct partition_opened *opened)
 {
+	int placed = 0;
+
 	opened->partition = new_partition(r);
 	if (opened->partition == NULL) {
 		segment_drop(r->active);
 		close(r->dir_fd);
 		snprintf(opened->why, sizeof(opened->why), "out of memory");
-	} else if (!done && end_at_forced(opened->partition, r->known) == -1) {
-		partition_close(opened->partition);
-		opened->partition = NULL;
+		return;
 	}
+	if (!done)
+		placed = end_at_forced(opened->partition, r->known);
+	else if (r->known->released && r->as_left)
+		placed = force_ends_at(opened->partition, r->known->durable_end);
+	if (placed == 0)
+		return;
+	if (done)
+		snprintf(opened->why, sizeof(opened->why), "cannot read it: %s", strerror(errno));
+	partition_close(opened->partition);
+	opened->partition = NULL;
 }
 
 static int
@@ -271,6 +290,10 @@ what_counts(const struct partition_known *known, const struct inventory *invento
 		counts.from_disk = false;
 	else
 		counts.stopped = NULL;
+	if (counts.released && counts.stopped == NULL) {
+		log_warning("%s: is not as the worker before this one has left it: it is recovered", inventory->name);
+		counts.released = false;
+	}
 	return counts;
 }
 
@@ -313,13 +336,25 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 	listing_free(&listing);
 }
 
+static int
+tell_state(const struct partition *p, struct stop_state *state)
+{
+	const struct segment *active = p->active;
+	struct stat st;
+
+	if (fstat(active->fd, &st) == -1)
+		return -1;
+	*state = (struct stop_state){ .base = active->base, .end = active->end, .position = active->bytes,
+		.file_bytes = st.st_size, .modified_ns = modified_ns(&st) };
+	return 0;
+}
+
 int
 partition_leave(struct partition *p, struct stop_state *state)
 {
 	struct segment *active = p->active;
 	struct index_point point = { .end = active->end, .position = active->bytes, .first_append_ms = p->first_append_ms,
 		.last_append_ms = p->last_append_ms };
-	struct stat st;
 
 	if (p->failed || p->durable_end != active->end) {
 		errno = EBUSY;
@@ -329,11 +364,24 @@ partition_leave(struct partition *p, struct stop_state *state)
 		note_index(p, errno);
 		return -1;
 	}
-	if (fstat(active->fd, &st) == -1)
+	return tell_state(p, state);
+}
+
+/* What a failed write has left behind the end must be cut before anybody appends. */
+int
+partition_release(struct partition *p, struct stop_state *state)
+{
+	if (p->failed || p->uncut) {
+		errno = EBUSY;
 		return -1;
-	*state = (struct stop_state){ .base = active->base, .end = active->end, .position = active->bytes,
-		.file_bytes = st.st_size, .modified_ns = modified_ns(&st) };
-	return 0;
+	}
+	return tell_state(p, state);
+}
+
+void
+partition_ask_point(struct partition *p)
+{
+	p->stored_ns = INT64_MIN / 2;
 }
 
 void

@@ -76,6 +76,10 @@ struct partition_known {
 	/* How a clean stop has left it, with everything forced; NULL: nobody knows. While its file is still so (size and time of
 	 * modification tell) the page cache is believed, and nothing is looked for behind its end or forced again. */
 	const struct stop_state *stopped;
+	/* It was no clean stop: a process that lives has released the log so, with partition_release, and only what lies below
+	 * durable_end has been forced. It is opened without a force: the rest is unforced in the log that has been opened. */
+	bool released;
+	int64_t durable_end;		/* with released */
 };
 
 /*
@@ -92,6 +96,16 @@ void partition_open(int data_fd, const char *name, const struct partition_settin
  * no job may be under way, and nothing may be appended afterwards. Returns 0, or -1 with errno: the next start has to look.
  */
 int partition_leave(struct partition *partition, struct stop_state *state);
+
+/*
+ * Tells how the log is left to another process, with what is not forced yet, for partition_known. Forces and writes nothing. No
+ * job may be under way, and nothing may be done with the log afterwards but to read it. Returns 0, or -1 with errno: the other
+ * process has to recover it.
+ */
+int partition_release(struct partition *partition, struct stop_state *state);
+
+/* The next upkeep stores how far the log is forced as its recovery point, however little that is. */
+void partition_ask_point(struct partition *partition);
 
 /* Forces nothing. No job may be under way. Slices stay valid. NULL is allowed. Any thread, when the owner lets go of it. */
 void partition_close(struct partition *partition);

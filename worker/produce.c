@@ -366,6 +366,9 @@ begin_due_barrier(struct lane *lane)
 
 	if (lane->log == NULL || partition_failed(lane->log))
 		return;
+	/* What nobody waits for is the next worker's. */
+	if (lane->worker->draining && lane->to_force.first == NULL)
+		return;
 	if (commit_due(&lane->commit, lane->worker->now_ns)) {
 		begin_barrier(lane);
 		return;
@@ -454,6 +457,8 @@ begin_due_jobs(struct lane *lane)
 {
 	produce_roll_due(lane);
 	begin_due_barrier(lane);
+	if (lane->worker->draining)
+		return;
 	if (lane->log != NULL && lane->roll == NULL && lane->to_write.first == NULL && roll_due_ns(lane) > lane->worker->now_ns)
 		begin_upkeep(lane, 0);
 }
@@ -544,7 +549,8 @@ produce_roll_due(struct lane *lane)
 	struct worker *worker = lane->worker;
 	int64_t due_ns;
 
-	if (roll_due_ns(lane) <= worker->now_ns && !lane->commit.running && !lane->upkeep_running && !worker->stopping)
+	if (roll_due_ns(lane) <= worker->now_ns && !lane->commit.running && !lane->upkeep_running && !worker->stopping &&
+	    !worker->draining)
 		begin_roll(lane, false);
 	/* Later, when that was not possible. */
 	due_ns = roll_due_ns(lane);
@@ -645,6 +651,60 @@ produce_upkeep_due(struct worker *worker)
 {
 	for (int32_t i = 0; i < worker->lane_count; i++)
 		begin_due_jobs(&worker->lanes[i]);
+}
+
+void
+produce_begin_pass(struct worker *worker)
+{
+	for (int32_t i = 0; i < worker->lane_count; i++) {
+		worker->lanes[i].passage = LANE_FORCED_TO;
+		worker->lanes[i].passage_end = worker->lanes[i].commit.written_end;
+	}
+}
+
+static void
+go_on_with_pass(struct lane *lane)
+{
+	if (lane->log == NULL || partition_failed(lane->log)) {
+		lane->passage = LANE_PASSED;
+	} else if (lane->passage == LANE_FORCED_TO && lane->commit.durable_end < lane->passage_end) {
+		if (!lane->commit.running)
+			begin_barrier(lane);
+	} else if (lane->passage == LANE_FORCED_TO && lane->roll == NULL && !lane->upkeep_running) {
+		partition_ask_point(lane->log);
+		begin_upkeep(lane, 0);
+		lane->passage = LANE_POINT_STORED;
+	} else if (lane->passage == LANE_POINT_STORED && !lane->upkeep_running) {
+		lane->passage = LANE_PASSED;
+	}
+}
+
+bool
+produce_force_pass(struct worker *worker)
+{
+	bool passed = true;
+
+	for (int32_t i = 0; i < worker->lane_count; i++) {
+		go_on_with_pass(&worker->lanes[i]);
+		passed = passed && worker->lanes[i].passage == LANE_PASSED;
+	}
+	return passed;
+}
+
+static bool
+is_finished(const struct lane *lane)
+{
+	return lane->to_write.first == NULL && lane->to_force.first == NULL && !lane->commit.running && !lane->upkeep_running &&
+	    lane->retire == NULL && lane->load == NULL && !lane->opening;
+}
+
+bool
+produce_finished(const struct worker *worker)
+{
+	for (int32_t i = 0; i < worker->lane_count; i++)
+		if (!is_finished(&worker->lanes[i]))
+			return false;
+	return true;
 }
 
 bool

@@ -27,6 +27,16 @@ void produce_upkeep_due(struct worker *worker);
  * looked at again; until then sees to it that retention's deadline is no later than that. */
 void produce_roll_due(struct lane *lane);
 
+/*
+ * A pass over all logs while they go on: each is forced up to where it ended when the pass began, and its recovery point is
+ * stored. produce_force_pass begins what is to be begun next, and returns true when that is done for all.
+ */
+void produce_begin_pass(struct worker *worker);
+bool produce_force_pass(struct worker *worker);
+
+/* Draining: is everything that was begun finished, and everybody answered? No job touches a file or the board any more. */
+bool produce_finished(const struct worker *worker);
+
 /* Begins barriers for everything unforced; true when nothing is unforced or under way (failed partitions aside). */
 bool produce_force_all(struct worker *worker);
 

@@ -177,7 +177,7 @@ close_tail(struct tail *tail)
 	segment_drop(tail->segment);
 }
 
-/* Does the index end where the clean stop says that the log does? */
+/* Does it end where the clean stop says that the log does? */
 static bool
 was_left(const struct recovery *r, const struct segment *segment)
 {
@@ -206,6 +206,8 @@ scan_tail(struct recovery *r, struct tail *tail, bool indexed)
 		return -1;
 	segment->end = segment->base + tail->scan.records;
 	segment->bytes = tail->scan.position;
+	/* What was not forced when a living process released the log is not in its index, and was read just now. */
+	tail->as_left = r->known->released && was_left(r, segment);
 	return 0;
 }
 
@@ -869,7 +871,8 @@ recovery_run(struct recovery *recovery)
 	close_tail(&tail);
 	if (done == 0) {
 		date_active(recovery);
-		store_point(recovery);
+		if (!recovery->known->released || !recovery->as_left)
+			store_point(recovery);
 		return 0;
 	}
 	if (!may_be_read(recovery)) {

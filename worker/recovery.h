@@ -32,7 +32,7 @@ struct recovery {
 	char *why;			/* PARTITION_WHY_BYTES */
 
 	int64_t new_base;		/* its own: where the active segment begins, when it has to be created */
-	bool as_left;			/* its own: the active segment is just as a clean stop has left it */
+	bool as_left;			/* its own: the active segment is just as a clean stop, or a release, has left it */
 
 	/* Results. */
 	/* Opened, indexed, forced; one reference. Without success NULL, or, of a log that is read from the disk, what can be

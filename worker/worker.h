@@ -15,6 +15,7 @@
 
 #include "common/board.h"
 #include "common/log.h"
+#include "common/message.h"
 #include "common/topics.h"
 #include "worker/jobs.h"
 #include "worker/stop_marker.h"
@@ -40,6 +41,7 @@ struct worker {
 	struct jobs *jobs;
 	struct connections *connections;
 	struct stop_marker left;	/* by the predecessor that stopped cleanly; until the logs have been opened */
+	struct message_end *handed;	/* by slot, as the predecessor that lives has released them; NULL = it has not. As long */
 	struct lane *lanes;		/* by slot */
 	int32_t lane_count;
 
@@ -48,7 +50,8 @@ struct worker {
 	int64_t staged_bytes;		/* appends on their way to the files, of all lanes */
 	int64_t stalled_at_bytes;	/* producers wait until less is staged; 0 = none waits */
 	bool stopping;			/* no frame is read or executed any more, nothing is held */
-	bool overdue;			/* stopping, and drain_timeout is over: nothing more is read for anybody */
+	bool draining;			/* no frame is read or executed any more, and no job begun that nobody waits for */
+	bool overdue;			/* either of them, and drain_timeout is over: nothing more is read for anybody */
 
 	struct lane *dirty;		/* have gathered appends */
 	struct log_limit foreign_limit;	/* unknown requests: a line a minute */
