@@ -4,13 +4,16 @@
  */
 #include <check.h>
 #include <ctype.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include "broker.h"
 #include "procs.h"
+#include "runtool.h"
 #include "wire.h"
 
 static struct broker broker;
@@ -321,6 +324,419 @@ START_TEST(manual_has_the_metrics_of_the_broker)
 }
 END_TEST
 
+/* ---- options of each verb ---------------------------------------------------------------------------------------- */
+
+enum { OPTIONS_BYTES = 1024 };
+
+/* Adds an option to a set, with blanks around, once; those that every verb has are told apart from the synopsis. */
+static void
+add_option(char *set, const char *option, size_t length)
+{
+	static const char everywhere[] = " -b --timeout --control -h --version -o --format ";
+	char with_blanks[64];
+
+	snprintf(with_blanks, sizeof with_blanks, " %.*s ", (int)length, option);
+	if (strstr(everywhere, with_blanks) == NULL && strstr(set, with_blanks) == NULL)
+		strncat(set, with_blanks, OPTIONS_BYTES - strlen(set) - 1);
+}
+
+static void
+options_of_help(const char *command, char *set)
+{
+	struct run help = { 0 };
+	char *rest, *line;
+
+	run_tool(&help, NULL, command, "", 0);
+	ck_assert_msg(help.code == 0, "%s: %d", command, help.code);
+	rest = help.out;
+	while ((line = strsep(&rest, "\n")) != NULL) {
+		if (strncmp(line, "  -", 3) == 0)
+			add_option(set, line + 2, strcspn(line + 2, " "));
+	}
+	run_free(&help);
+}
+
+/* One ".Nm logbroker" of the synopsis: each .Fl or "Fl" in it. */
+static void
+options_of_synopsis(const char *form, char *set)
+{
+	for (const char *at = strstr(form, "Fl "); at != NULL; at = strstr(at + 3, "Fl ")) {
+		char option[64];
+		int length = snprintf(option, sizeof option, "-%.*s", (int)strcspn(at + 3, " \n"), at + 3);
+
+		add_option(set, option, (size_t)length);
+	}
+}
+
+static void
+expect_subset(const char *set, const char *of, const char *verb, const char *where)
+{
+	char option[64];
+	int length;
+
+	for (; sscanf(set, " %60s%n", option, &length) == 1; set += length) {
+		char with_blanks[64 + 2];
+
+		snprintf(with_blanks, sizeof with_blanks, " %s ", option);
+		ck_assert_msg(strstr(of, with_blanks) != NULL, "%s %s is not in %s", verb, option, where);
+	}
+}
+
+static void
+compare_verb(const char *verb, const char *form)
+{
+	char told[OPTIONS_BYTES] = "", known[OPTIONS_BYTES] = "", command[64];
+
+	options_of_synopsis(form, told);
+	snprintf(command, sizeof command, "%s -h", verb);
+	options_of_help(command, known);
+	expect_subset(told, known, verb, "what -h says");
+	expect_subset(known, told, verb, "the SYNOPSIS of logbroker(1)");
+}
+
+/* The verbs of one form, "consume | replay | follow". Returns how many. */
+static int
+compare_form(char *form)
+{
+	char *line = strstr(form, "\n.Cm "), *rest, *word;
+	int count = 0;
+
+	if (line == NULL)
+		return 0;
+	line = rest = strndup(line + 5, strcspn(line + 5, "\n"));
+	while ((word = strsep(&rest, " |")) != NULL) {
+		if (*word == '\0')
+			continue;
+		compare_verb(word, form);
+		count++;
+	}
+	free(line);
+	return count;
+}
+
+/* "  VERB   what it does", as logbroker -h lists those that are built. */
+static int
+count_verbs(void)
+{
+	struct run help = { 0 };
+	char *rest, *line;
+	int count = 0;
+
+	run_tool(&help, NULL, "-h", "", 0);
+	rest = help.out;
+	while ((line = strsep(&rest, "\n")) != NULL)
+		count += strncmp(line, "  ", 2) == 0 && islower((unsigned char)line[2]);
+	run_free(&help);
+	return count;
+}
+
+START_TEST(manual_has_the_options_of_each_verb)
+{
+	static const char head[] = "\n.Nm logbroker";
+	char *page = read_page("logbroker.1"), *form = strstr(page, "\n.Sh SYNOPSIS"), *end = strstr(page, "\n.Sh DESCRIPTION");
+	int count = 0;
+
+	ck_assert_ptr_nonnull(form);
+	ck_assert_ptr_nonnull(end);
+	*end = '\0';
+	for (form = strstr(form, head); form != NULL;) {
+		char *next = strstr(form + 1, head);
+
+		if (next != NULL)
+			*next = '\0';
+		count += compare_form(form);
+		if (next != NULL)
+			*next = '\n';
+		form = next;
+	}
+	ck_assert_int_eq(count, count_verbs());
+	free(page);
+}
+END_TEST
+
+START_TEST(manual_has_the_options_of_the_broker)
+{
+	char *page = read_page("logsupervisor.8"), *text, option[32], program[BROKER_PATH_BYTES];
+	int shown = 0, told = 0;
+
+	broker_build_path("logsupervisor", program, sizeof program);
+	ck_assert_int_eq(procs_run((const char *const[]){ program, "-h", NULL }, &text, WIRE_DEADLINE_MS), 0);
+	for (const char *at = strstr(text, "\n  -"); at != NULL; at = strstr(at + 1, "\n  -"), shown++) {
+		snprintf(option, sizeof option, "\n.It Fl %.*s", (int)strcspn(at + 4, " "), at + 4);
+		ck_assert_msg(strstr(page, option) != NULL, "%s is not in logsupervisor(8)", option + 1);
+	}
+	for (const char *at = strstr(page, "\n.It Fl "); at != NULL; at = strstr(at + 1, "\n.It Fl "))
+		told++;
+	ck_assert_int_ge(shown, 6);
+	ck_assert_int_eq(told, shown);
+	free(text);
+	free(page);
+}
+END_TEST
+
+/* ---- examples ---------------------------------------------------------------------------------------------------- */
+
+/* What a page says instead of what there is in a test. */
+struct stand_in {
+	const char *told, *real;
+};
+
+static void
+put_text(struct wire_bytes *to, const char *text)
+{
+	wire_put(to, text, strlen(text));
+}
+
+/* A line of the page: without the prompt and the escapes of mdoc, with stand-ins. */
+static void
+put_line(struct wire_bytes *to, const char *line, const struct stand_in *stand_ins)
+{
+	const struct stand_in *s;
+
+	line += strncmp(line, "$ ", 2) == 0 ? 2 : 0;
+	while (*line != '\0') {
+		for (s = stand_ins; s->told != NULL && strncmp(line, s->told, strlen(s->told)) != 0; s++)
+			;
+		if (s->told != NULL) {
+			put_text(to, s->real);
+			line += strlen(s->told);
+		} else if (strncmp(line, "\\&", 2) == 0) {
+			line += 2;
+		} else {
+			wire_put(to, line++, 1);
+		}
+	}
+	put_text(to, "\n");
+}
+
+/* The next literal block behind *at, or false. */
+static bool
+next_example(const char **at, struct wire_bytes *block, const struct stand_in *stand_ins)
+{
+	const char *line = strstr(*at, "\n.Bd -literal"), *section = strstr(*at + 1, "\n.Sh ");
+
+	block->length = 0;
+	if (line == NULL || (section != NULL && line > section))
+		return false;
+	for (line = strchr(line + 1, '\n') + 1; strncmp(line, ".Ed", 3) != 0; line = strchr(line, '\n') + 1) {
+		char *copy = strndup(line, strcspn(line, "\n"));
+
+		put_line(block, copy, stand_ins);
+		free(copy);
+	}
+	*at = line;
+	return true;
+}
+
+static char *
+path_below(const struct broker *of, const char *name)
+{
+	char *path;
+
+	ck_assert_int_gt(asprintf(&path, "%s/%s", of->directory, name), 0);
+	return path;
+}
+
+static void
+write_below(const struct broker *of, const char *name, const char *text)
+{
+	char *path = path_below(of, name);
+
+	procs_write_file(path, text, strlen(text));
+	free(path);
+}
+
+/* The programs of the build, in a directory to work in, and two that a reader would have. */
+static void
+put_preamble(struct wire_bytes *script)
+{
+	char program[BROKER_PATH_BYTES], lines[BROKER_PATH_BYTES * 5];
+
+	broker_build_path("logbroker", program, sizeof program);
+	*strrchr(program, '/') = '\0';
+	snprintf(lines, sizeof lines, "cd %s\nPATH=%s:$PATH\njq() { grep payload >/dev/null; }\njob() { cat >/dev/null; }\n"
+	    "export LOGBROKER_ADDR=unix:%s LOGBROKER_CONTROL=%s\n", broker.directory, program, broker.unix_path, broker.control_path);
+	put_text(script, lines);
+}
+
+/* Runs `script` by bash, which must succeed. */
+static void
+begin_script(struct run *run, const struct wire_bytes *script)
+{
+	char *path = path_below(&broker, "script"), *command;
+
+	procs_write_file(path, script->data, script->length);
+	ck_assert_int_gt(asprintf(&command, "-e -o pipefail %s", path), 0);
+	run_start_program(run, "/bin/bash", command, -1, -1);
+	free(command);
+	free(path);
+}
+
+static void
+end_script(struct run *run, const struct wire_bytes *script)
+{
+	run_end(run);
+	ck_assert_msg(run->code == 0, "exit code %d of:\n%.*s\n%s", run->code, (int)script->length, (const char *)script->data,
+	    run->err);
+}
+
+static void
+run_script(struct wire_bytes *script)
+{
+	struct run run = { 0 };
+
+	begin_script(&run, script);
+	end_script(&run, script);
+	run_free(&run);
+}
+
+/* What the examples of the tool find: files to send, a directory for positions, something that was cut. */
+static void
+set_up_files(void)
+{
+	char *log = path_below(&broker, "access.log"), *cut = path_below(&broker, "data/orders-0/00000000000000004711.cut");
+	FILE *file = fopen(log, "w");
+
+	ck_assert_ptr_nonnull(file);
+	for (int i = 0; i < 300; i++)
+		fprintf(file, "GET /%d\n", i);
+	fclose(file);
+	write_below(&broker, "cat.jpg", "a cat");
+	write_below(&broker, "dog.jpg", "a dog");
+	procs_write_file(cut, "\0\0\0\2\x24\x2e\x02\xac" "bc", 10);
+	free(cut);
+	free(log);
+}
+
+/* All examples, in the order of the page. */
+START_TEST(manual_examples_of_the_tool_work)
+{
+	struct stand_in stand_ins[] = { { "/var/lib/logbroker", broker.data_dir }, { "/run/logbroker/broker.sock", broker.unix_path },
+		{ "/var/lib/job", broker.directory }, { NULL, NULL } };
+	char *page = read_page("logbroker.1");
+	const char *at = strstr(page, "\n.Sh EXAMPLES");
+	struct wire_bytes block = { 0 }, script = { 0 };
+	int count = 0;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "events = 2\norders = 4\ncopy = 1\nimages = 1\n" });
+	set_up_files();
+	for (; next_example(&at, &block, stand_ins); count++) {
+		script.length = 0;
+		put_preamble(&script);
+		if (memmem(block.data, block.length, " follow ", 8) != NULL)	/* it waits for what comes */
+			put_text(&script, "while logbroker produce -p 0 events access.log; do sleep 0.1; done &\ntrap \"kill $!\" EXIT\n");
+		wire_put(&script, block.data, block.length);
+		run_script(&script);
+	}
+	ck_assert_int_ge(count, 9);
+	wire_bytes_free(&block);
+	wire_bytes_free(&script);
+	free(page);
+	broker.workers_may_die = true;	/* examples may restart them */
+	broker_stop(&broker);
+	broker_end(&broker);
+}
+END_TEST
+
+/* The broker that an example has started says its pid in `text`; it is stopped, and gone. */
+static void
+stop_by_ready_line(const char *text)
+{
+	const char *line = strstr(text, "ready: "), *pid = line != NULL ? strstr(line, " pid=") : NULL;
+	pid_t process;
+
+	ck_assert_msg(pid != NULL, "no ready line in: %s", text);
+	process = (pid_t)atol(pid + 5);
+	ck_assert_int_eq(kill(process, SIGTERM), 0);
+	ck_assert(broker_wait_gone(process, BROKER_STOP_MS));
+}
+
+/* An example that has "2>> log" ends when the broker is ready; one that has not ends with the broker. */
+static void
+run_broker_example(const struct wire_bytes *script)
+{
+	char *path = path_below(&broker, "log"), *text, *shown;
+	struct run run = { 0 };
+	bool waits = memmem(script->data, script->length, "2>> log", 7) == NULL;
+	size_t length;
+
+	begin_script(&run, script);
+	if (waits) {
+		ck_assert_int_gt(asprintf(&shown, "/proc/self/fd/%d", run.errors), 0);
+		while (text = procs_read_file(shown, &length), strstr(text, "ready: ") == NULL) {
+			free(text);
+			usleep(10000);
+		}
+		stop_by_ready_line(text);
+		end_script(&run, script);
+		free(shown);
+	} else {
+		end_script(&run, script);
+		text = procs_read_file(path, &length);
+		stop_by_ready_line(text);
+	}
+	free(text);
+	free(path);
+	run_free(&run);
+}
+
+START_TEST(manual_examples_of_the_broker_work)
+{
+	static const struct stand_in none[] = { { NULL, NULL } };
+	char *page = read_page("logsupervisor.8");
+	const char *at = strstr(page, "\n.Sh EXAMPLES");
+	struct wire_bytes block = { 0 }, script = { 0 };
+	int count = 0;
+
+	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 1\n" });
+	while (next_example(&at, &block, none)) {
+		if (memmem(block.data, block.length, "logsupervisor -f", 16) == NULL)
+			continue;	/* of systemd, which is not here */
+		script.length = 0;
+		put_preamble(&script);
+		wire_put(&script, block.data, block.length);
+		run_broker_example(&script);
+		count++;
+	}
+	ck_assert_int_ge(count, 2);
+	wire_bytes_free(&block);
+	wire_bytes_free(&script);
+	free(page);
+	broker_end(&broker);
+}
+END_TEST
+
+/* Those that are files are checked, the commands run with the last of them. */
+START_TEST(manual_examples_of_the_configuration_work)
+{
+	static const struct stand_in none[] = { { NULL, NULL } };
+	char *page = read_page("broker.ini.5");
+	const char *at = strstr(page, "\n.Sh EXAMPLES");
+	struct wire_bytes block = { 0 }, script = { 0 };
+	int files = 0;
+
+	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 1\n" });
+	while (next_example(&at, &block, none)) {
+		script.length = 0;
+		put_preamble(&script);
+		if (block.data[0] == '[') {
+			put_text(&script, "cat >broker.ini <<'END'\n");
+			wire_put(&script, block.data, block.length);
+			put_text(&script, "END\nlogsupervisor -t -f broker.ini\n");
+			files++;
+		} else {
+			wire_put(&script, block.data, block.length);
+		}
+		run_script(&script);
+	}
+	ck_assert_int_ge(files, 2);
+	wire_bytes_free(&block);
+	wire_bytes_free(&script);
+	free(page);
+	broker_end(&broker);
+}
+END_TEST
+
 static Suite *
 suite(void)
 {
@@ -334,6 +750,11 @@ suite(void)
 	suite_add_tcase(s, protocol);
 	tcase_set_timeout(programs, 120);
 	tcase_add_test(programs, manual_has_the_metrics_of_the_broker);
+	tcase_add_test(programs, manual_has_the_options_of_each_verb);
+	tcase_add_test(programs, manual_has_the_options_of_the_broker);
+	tcase_add_test(programs, manual_examples_of_the_tool_work);
+	tcase_add_test(programs, manual_examples_of_the_broker_work);
+	tcase_add_test(programs, manual_examples_of_the_configuration_work);
 	suite_add_tcase(s, programs);
 	return s;
 }
