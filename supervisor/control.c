@@ -141,12 +141,55 @@ restart_all(void *context, struct http_request *request, int64_t number)
 		refuse_restart(control, request, ORDERS_ALL);
 }
 
+static void
+put_report(struct page *page, char *text, bool json)
+{
+	char *rest = NULL;
+	const char *separator = "";
+
+	for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+		if (!json) {
+			page_print(page, "%s\n", line);
+			continue;
+		}
+		page_put_text(page, separator);
+		page_put_json(page, line);
+		separator = ",";
+	}
+}
+
+static void
+on_reloaded(void *context, char *text, bool ok)
+{
+	struct http_request *request = context;
+	struct page page = { .to = evbuffer_new() };
+	bool json = http_wants_json(request);
+
+	if (json)
+		page_print(&page, "{\"done\":%s,\"lines\":[", ok ? "true" : "false");
+	put_report(&page, text, json);
+	if (json)
+		page_put_text(&page, "]}\n");
+	answer_page(request, ok ? DONE : FAILED, &page);
+}
+
+static void
+reload(void *context, struct http_request *request, int64_t number)
+{
+	const struct control *control = context;
+
+	(void)number;
+	if (reloading_start(control->reloading, on_reloaded, request) != 0)
+		refuse_restart(control, request, ORDERS_ALL);
+}
+
 const struct http_call *
 control_calls(void)
 {
 	static const struct http_call calls[] = {
 		{ "/workers/#/restart", true, restart_one },
 		{ "/workers/restart", true, restart_all },
+		{ "/reload", true, reload },
 		{ NULL, false, NULL },
 	};
 

@@ -4,16 +4,21 @@
 
 #include "supervisor/http.h"
 #include "supervisor/orders.h"
+#include "supervisor/reloading.h"
 
 /* All borrowed. */
 struct control {
 	struct orders *orders;
+	struct reloading *reloading;
 };
 
 /*
  * Their context is a struct control:
  *
  *   POST /workers/N/restart, /workers/restart     when it is done: 200, or 500 when one could not be replaced
+ *
+ *   POST /reload                                   when it is done: 200; 500 when broker.ini has errors, or a worker goes
+ *                                                  on with old settings. A line for each change, error and worker
  *
  * Otherwise 409 while an order is under way, 404 when there is no such worker, 503 when it cannot be done now. With
  * "Accept: application/json" the answer is an object, else a line for each worker.

@@ -542,11 +542,11 @@ assemble(struct broker *broker)
 	broker->orders = orders_new(broker->crew, &orders_hooks);
 	if (broker->orders == NULL)
 		return fail("orders");
-	broker->calls = (struct control){ broker->orders };
 	broker->reloading = reloading_new(&broker->reload, broker->orders, broker->crew,
 	    &reloading_hooks);
 	if (broker->reloading == NULL)
 		return fail("reload");
+	broker->calls = (struct control){ broker->orders, broker->reloading };
 	broker->status = (struct status){ broker->crew, broker->handover, broker->parking, broker->listener,
 		&broker->topics, &broker->boards, broker->lock.descriptor, NULL, 0, 0 };
 	if (status_init(&broker->status) != 0 || serve_pages(broker, &broker->web, NULL) != 0 ||

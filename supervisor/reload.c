@@ -265,7 +265,7 @@ same_topics(const struct settings *a, const struct settings *b)
 	return true;
 }
 
-/* What the command line and the machine make of it, as at the start. */
+/* What the command line and the machine make of it, as at the start; that this has been said is not said again. */
 static void
 adapt(const struct reload *reload, struct settings *fresh, FILE *report)
 {
@@ -273,9 +273,10 @@ adapt(const struct reload *reload, struct settings *fresh, FILE *report)
 		fresh->log_level = LOG_DEBUG;
 	if (fresh->max_connections <= reload->connections_allowed)
 		return;
-	fprintf(report, "max_connections is lowered from %lld to %lld: the limit of descriptors allows no more, and a connection "
-	    "may need two (raise LimitNOFILE or ulimit -n)\n", (long long)fresh->max_connections,
-	    (long long)reload->connections_allowed);
+	if (reload->settings->max_connections != reload->connections_allowed)
+		fprintf(report, "max_connections is lowered from %lld to %lld: the limit of descriptors allows no more, and a "
+		    "connection may need two (raise LimitNOFILE or ulimit -n)\n", (long long)fresh->max_connections,
+		    (long long)reload->connections_allowed);
 	fresh->max_connections = reload->connections_allowed;
 }
 

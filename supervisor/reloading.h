@@ -15,9 +15,10 @@ struct reloading;
 
 /*
  * The end of one: `ok` false when there was an error in the file, or a worker goes on with old settings. `text` has a line
- * for each change or error and one for each worker that was to be replaced; it is valid during the call.
+ * for each change or error and one for each worker that was to be replaced; it is valid during the call, and
+ * may be changed.
  */
-typedef void reloading_done(void *context, const char *text, bool ok);
+typedef void reloading_done(void *context, char *text, bool ok);
 
 struct reloading_hooks {
 	void *context;

@@ -1428,6 +1428,46 @@ START_TEST(reload_burst_is_one)
 }
 END_TEST
 
+/* POST /reload: its answer, head and all. */
+static void
+ask_reload(const struct broker *broker, const char *headers, char *answer, size_t size)
+{
+	char request[256];
+	size_t length = 0;
+	long got = 1;
+	int fd = wire_connect_unix(broker->control_path);
+
+	ck_assert_int_ge(fd, 0);
+	snprintf(request, sizeof(request), "POST /reload HTTP/1.0\r\n%sContent-Length: 0\r\n\r\n", headers);
+	send_text(fd, request);
+	while (length < size - 1 && (got = wire_receive(fd, answer + length, size - 1 - length, SOON_MS)) > 0)
+		length += (size_t)got;
+	answer[length] = '\0';
+	close(fd);
+}
+
+START_TEST(reload_over_the_control_socket)
+{
+	struct broker broker;
+	char answer[4096];
+
+	start(&broker, &two_workers, "serve");
+	ask_reload(&broker, "", answer, sizeof(answer));
+	ck_assert_ptr_nonnull(strstr(answer, " 200 "));
+	ck_assert_ptr_nonnull(strstr(answer, "\r\n\r\nnothing has changed\n"));
+	edit(&broker, "1a max_fetch_wait = 7s");
+	ask_reload(&broker, "Accept: application/json\r\n", answer, sizeof(answer));
+	ck_assert_ptr_nonnull(strstr(answer, " 200 "));
+	ck_assert_ptr_nonnull(strstr(answer, "{\"done\":true,\"lines\":[\"max_fetch_wait: 1min -> 7s (applied by restarting the "
+	    "workers)\",\"worker 0: restarted with the new settings, "));
+	edit(&broker, "1a rubbish");
+	ask_reload(&broker, "", answer, sizeof(answer));
+	ck_assert_ptr_nonnull(strstr(answer, " 500 "));
+	ck_assert_ptr_nonnull(strstr(answer, "broker.ini:2: no "));
+	stop(&broker);
+}
+END_TEST
+
 /* A mask of /proc/PID/status ("SigIgn:"): bit n - 1 for signal n. */
 static unsigned long long
 signal_mask(pid_t pid, const char *key)
@@ -2048,6 +2088,7 @@ make_suite(void)
 	tcase_add_test(tcase, reload_replaces_the_workers);
 	tcase_add_test(tcase, reload_tries_again_what_has_failed);
 	tcase_add_test(tcase, reload_burst_is_one);
+	tcase_add_test(tcase, reload_over_the_control_socket);
 	tcase_add_test(tcase, inherited_signal_settings_are_reset);
 	tcase_add_test(tcase, workers_have_their_descriptors_and_nothing_else);
 	tcase_add_test(tcase, bug_H11_a_second_supervisor);
