@@ -251,6 +251,115 @@ sized(int small, int large)
 	return small + (large - small) * (broker_scale() - 1) / 99;
 }
 
+/* ---- workers replaced ---------------------------------------------------------------------------------------------- */
+
+/* POST on the control socket; the whole answer (malloc, terminated). */
+static char *
+post(const char *path)
+{
+	struct wire_bytes answer = { 0 };
+	char request[256], piece[4096];
+	long got;
+	int fd = wire_connect_unix(broker.control_path);
+
+	ck_assert_int_ge(fd, 0);
+	snprintf(request, sizeof request, "POST %s HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", path);
+	ck_assert_int_eq(wire_send(fd, request, strlen(request)), 0);
+	while ((got = wire_receive(fd, piece, sizeof piece, WIRE_DEADLINE_MS)) > 0)
+		wire_put(&answer, piece, (size_t)got);
+	wire_put_i8(&answer, 0);
+	close(fd);
+	ck_assert_msg(got != WIRE_LATE, "POST %s: no answer", path);
+	return (char *)answer.data;
+}
+
+/* By order of its operator. Returns how long its clients waited, in ms, as the supervisor says. */
+static double
+restart_by_order(int32_t group)
+{
+	char path[64], *answer, *waited;
+	double ms;
+
+	snprintf(path, sizeof path, "/workers/%d/restart", (int)group);
+	answer = post(path);
+	waited = strstr(answer, "waited ");
+	ck_assert_msg(strstr(answer, " 200 ") != NULL && waited != NULL, "POST %s: %s", path, answer);
+	ms = strtod(waited + strlen("waited "), NULL);
+	free(answer);
+	return ms;
+}
+
+/* It asks for it itself. */
+static void
+restart_by_signal(int32_t group)
+{
+	pid_t old = broker_wait_worker_of(&broker, "c", partition_in(group), 0, WIRE_DEADLINE_MS);
+
+	ck_assert_int_gt(old, 0);
+	kill(old, SIGTERM);
+	ck_assert_msg(broker_wait_worker_of(&broker, "c", partition_in(group), old, 2 * WIRE_DEADLINE_MS) > 0,
+	    "worker %d is not replaced", (int)group);
+}
+
+static int
+compare_doubles(const void *a, const void *b)
+{
+	return *(const double *)a < *(const double *)b ? -1 : *(const double *)a > *(const double *)b;
+}
+
+static void
+restart_workers(const char *test, const char *log, int clients, int restarts)
+{
+	struct crowd_figures figures;
+	double *pauses = calloc((size_t)restarts, sizeof *pauses);
+	int count = 0;
+
+	begin(test, log, clients, true, false);
+	let_work(500);
+	crowd_take_figures(crowd, &figures);
+	let_work(10L * clients);
+	crowd_take_figures(crowd, &figures);
+	print_figures(test, "without restarts", &figures);
+	for (int i = 0; i < restarts; i++) {
+		int32_t group = (int32_t)(wire_random(&seed) % WORKERS);
+
+		any_moment();
+		if (i % 4 == 3)
+			restart_by_signal(group);
+		else
+			pauses[count++] = restart_by_order(group);
+		check_log(false, "behind a restart");
+		let_work(50);
+	}
+	crowd_take_figures(crowd, &figures);
+	print_figures(test, "with restarts", &figures);
+	qsort(pauses, (size_t)count, sizeof *pauses, compare_doubles);
+	printf("%s: %d clients, %d restarts; without an owner: %.1f ms (median), %.1f ms (worst)\n", test, clients, restarts,
+	    pauses[count / 2], pauses[count - 1]);
+	free(pauses);
+	end(test, true);
+}
+
+START_TEST(D03_workers_replaced_under_a_crowd)
+{
+	restart_workers("D03_workers_replaced_under_a_crowd", "segment_bytes = 4MiB\n", sized(50, 1000), sized(4, 200));
+}
+END_TEST
+
+START_TEST(D03_workers_replaced_under_a_crowd_mapped)
+{
+	restart_workers("D03_workers_replaced_under_a_crowd_mapped", "segment_bytes = 4MiB\nwrite_mode = mapped\n",
+	    sized(50, 1000), sized(3, 50));
+}
+END_TEST
+
+START_TEST(D03_workers_replaced_under_a_crowd_durable)
+{
+	restart_workers("D03_workers_replaced_under_a_crowd_durable", "segment_bytes = 4MiB\nvisibility = durable\n",
+	    sized(50, 1000), sized(3, 50));
+}
+END_TEST
+
 /* ---- workers killed ---------------------------------------------------------------------------------------------- */
 
 static int64_t
@@ -424,8 +533,14 @@ static Suite *
 suite(void)
 {
 	Suite *s = suite_create("campaigns");
+	TCase *restarts = tcase_create("restarts");
 	TCase *kills = tcase_create("kills"), *supervisor = tcase_create("supervisor"), *all = tcase_create("all");
 
+	tcase_set_timeout(restarts, 120 + 60 * broker_scale());
+	tcase_add_test(restarts, D03_workers_replaced_under_a_crowd);
+	tcase_add_test(restarts, D03_workers_replaced_under_a_crowd_mapped);
+	tcase_add_test(restarts, D03_workers_replaced_under_a_crowd_durable);
+	suite_add_tcase(s, restarts);
 	tcase_set_timeout(kills, 120 + 60 * broker_scale());
 	tcase_add_test(kills, D04_workers_killed_under_a_crowd);
 	tcase_add_test(kills, D04_workers_killed_under_a_crowd_mapped);
