@@ -57,10 +57,20 @@ static const struct verb verbs[] = {
 	    "  logbroker repair /var/lib/logbroker\n"
 	    "  logbroker repair --apply /var/lib/logbroker/events-0\n",
 	    VERB_REPAIR, 1, INT32_MAX, verb_repair },
-	{ .name = "status" },
+	{ "status", "", "show how a broker is: its clients, workers, partitions, disk",
+	    "  logbroker status\n"
+	    "  logbroker --control /run/logbroker/control.sock status --watch\n"
+	    "  logbroker status -o json | jq '.workers[] | select(.state != \"serving\")'\n"
+	    "  logbroker status --check --timeout 10s\n",
+	    VERB_STATUS, 0, 0, verb_status },
+	{ "restart-worker", "N | --all", "replace workers by new processes, unnoticed by clients",
+	    "  logbroker restart-worker 0\n"
+	    "  logbroker restart-worker --all\n",
+	    VERB_RESTART_WORKER, 0, 1, verb_restart_worker },
+	{ "reload", "", "have broker.ini read again, and say what became of it",
+	    "  logsupervisor -t -f /etc/logbroker/broker.ini && logbroker reload\n",
+	    VERB_RELOAD, 0, 0, verb_reload },
 	{ .name = "bench" },
-	{ .name = "restart-worker" },
-	{ .name = "reload" },
 	{ .name = NULL },
 };
 
@@ -70,9 +80,10 @@ print_program_help(void)
 	printf("usage: logbroker [options] VERB ...\n\n");
 	for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
 		if (verb->run != NULL)
-			printf("  %-8s %-18s %s\n", verb->name, verb->operands, verb->summary);
+			printf("  %-14s %-17s %s\n", verb->name, verb->operands, verb->summary);
 	}
-	printf("\nOptions of every verb (-b and --timeout: of those that talk to a broker):\n");
+	printf("\nOptions of every verb (-b: of those that talk to a broker, --control: status, restart-worker and\n"
+	    "reload, --timeout: of both):\n");
 	options_print(NULL);
 	printf("\nlogbroker VERB -h tells about one verb, man logbroker about everything.\n");
 }

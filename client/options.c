@@ -12,7 +12,7 @@
 #include "common/clock.h"
 #include "common/record.h"
 
-enum { LINGER_MAX_MS = 60000, TIMEOUT_MS = 30000, LINGER_MS = 5, TAIL_RECORDS = 10, BATCH_RECORDS_MAX = 1000000 };
+enum { LINGER_MAX_MS = 60000, TIMEOUT_MS = 30000, ORDER_TIMEOUT_MS = 120000, LINGER_MS = 5, TAIL_RECORDS = 10, BATCH_RECORDS_MAX = 1000000 };
 
 static const char not_supported[] = "not supported in this version";
 
@@ -340,6 +340,37 @@ set_apply(struct options *options, const char *value)
 	return NULL;
 }
 
+static const char *
+set_control(struct options *options, const char *value)
+{
+	options->control = value;
+	return value[0] == '\0' ? "must be the path of a socket" : NULL;
+}
+
+static const char *
+set_watch(struct options *options, const char *value)
+{
+	(void)value;
+	options->watch = true;
+	return NULL;
+}
+
+static const char *
+set_check(struct options *options, const char *value)
+{
+	(void)value;
+	options->check = true;
+	return NULL;
+}
+
+static const char *
+set_all(struct options *options, const char *value)
+{
+	(void)value;
+	options->all = true;
+	return NULL;
+}
+
 /* Several options may have one name, for different verbs. */
 struct option {
 	const char *name;	/* with its dashes; one letter behind one dash, a word behind two */
@@ -377,10 +408,15 @@ static const struct option option_table[] = {
 	    "write the payloads and nothing else: lines, nul, len32 or none" },
 	{ "--format", "FORMAT", VERB_OFFLINE, set_format, "crc32c or plain: what the records are [what the log tells]" },
 	{ "--apply", NULL, VERB_REPAIR, set_apply, "do it; otherwise the plan is shown and nothing changed" },
+	{ "--watch", NULL, VERB_STATUS, set_watch, "every 2 seconds, with what has happened since, until a signal" },
+	{ "--check", NULL, VERB_STATUS, set_check, "say ok, or what is wrong and end with 3: for monitoring" },
+	{ "--all", NULL, VERB_RESTART_WORKER, set_all, "all workers, one after the other" },
 	{ "-b", "ADDR", VERB_ONLINE, set_address, "broker: host:port, [v6]:port or unix:/path [127.0.0.1:9092]" },
-	{ "--timeout", "TIME", VERB_ONLINE, set_timeout, "give up after TIME without progress [30s]" },
+	{ "--timeout", "TIME", VERB_ONLINE | VERB_STATUS, set_timeout, "give up after TIME without progress [30s]" },
+	{ "--timeout", "TIME", VERB_ORDERS, set_timeout, "give up waiting after TIME; what was begun goes on [2min]" },
 	{ "-o", "FORMAT", VERB_ALL, set_output, "text, json or jsonl [text]" },
-	{ "--control", "PATH", VERB_ONLINE, NULL, NULL },
+	{ "--control", "PATH", VERB_CONTROL, set_control,
+	    "the broker's control socket [/run/logbroker/control.sock]" },
 	{ "-h", NULL, VERB_ALL, NULL, "this help" },
 	{ "--version", NULL, VERB_ALL, NULL, "name and version" },
 };
@@ -423,7 +459,7 @@ find_option(const char *text, const struct verb *verb, const char **attached)
 static bool
 is_for_all(const struct option *option)
 {
-	return (option->verbs & VERB_ONLINE) == VERB_ONLINE;
+	return (option->verbs & VERB_ONLINE) == VERB_ONLINE || (option->verbs & VERB_CONTROL) == VERB_CONTROL;
 }
 
 static const struct verb *
@@ -536,13 +572,23 @@ choose_address(struct options *options)
 	options->address = options->address_inherited ? variable : "127.0.0.1:9092";
 }
 
+static void
+choose_control(struct options *options)
+{
+	const char *variable = getenv("LOGBROKER_CONTROL");
+
+	if (options->control == NULL)
+		options->control = variable != NULL && variable[0] != '\0' ? variable : "/run/logbroker/control.sock";
+}
+
 /* What was not given, from what was. */
 static void
 complete(const struct verb *verb, struct options *options)
 {
 	choose_address(options);
+	choose_control(options);
 	if (options->timeout_ms == 0)
-		options->timeout_ms = TIMEOUT_MS;
+		options->timeout_ms = (verb->bit & VERB_ORDERS) != 0 ? ORDER_TIMEOUT_MS : TIMEOUT_MS;
 	if (options->linger_ms < 0)
 		options->linger_ms = options->timeout_ms > LINGER_MS ? LINGER_MS : options->timeout_ms - 1;
 	if (options->checkpoint != NULL && !options->from_given && (verb->bit & VERB_RANGED) != 0)
@@ -573,6 +619,14 @@ find_contradiction(const struct verb *verb, const struct options *options)
 		return "of produce, -o is about what --offsets prints; --framing jsonl reads records in JSON";
 	if (offline && (options->address != NULL || options->timeout_ms != 0))
 		return "-b and --timeout are of no use to a verb that reads files";
+	if (options->control != NULL && (verb->bit & VERB_CONTROL) == 0)
+		return "--control is for status, restart-worker and reload alone";
+	if ((verb->bit & VERB_CONTROL) != 0 && options->address != NULL)
+		return "this verb talks to the broker's control socket: --control PATH instead of -b";
+	if (options->watch && options->check)
+		return "--watch goes on and --check is asked once; choose one";
+	if (verb->bit == VERB_RESTART_WORKER && options->all == (options->operand_count > 0))
+		return "restart-worker needs the number of one worker, or --all";
 	if (offline && options->framed && (options->payload || !text))
 		return "with --framing nothing but payloads is written: no --payload, no -o";
 	if (reader && options->framed && !text && options->framing != FRAMING_JSONL)

@@ -20,6 +20,7 @@ enum options_output { OPTIONS_OUTPUT_TEXT, OPTIONS_OUTPUT_JSON, OPTIONS_OUTPUT_J
 struct options {
 	const char *address;
 	bool address_inherited;		/* from LOGBROKER_ADDR */
+	const char *control;		/* the path of the control socket */
 	int timeout_ms;
 	enum options_output output;	/* of readers: JSONL is FRAMING_JSONL */
 
@@ -53,6 +54,11 @@ struct options {
 	bool payload;
 	bool apply;
 
+	/* status, restart-worker */
+	bool watch;
+	bool check;
+	bool all;
+
 	char *const *operands;		/* what is left of the command line */
 	int32_t operand_count;
 };
@@ -69,10 +75,13 @@ struct verb {
 
 enum { VERB_PRODUCE = 1, VERB_CONSUME = 2, VERB_REPLAY = 4, VERB_FOLLOW = 8, VERB_TOPICS = 16, VERB_PING = 32,
 	VERB_DUMP = 64, VERB_VERIFY = 128, VERB_REPAIR = 256, VERB_TAIL = 512,
+	VERB_STATUS = 1024, VERB_RESTART_WORKER = 2048, VERB_RELOAD = 4096,
 	VERB_RANGED = VERB_CONSUME | VERB_REPLAY | VERB_FOLLOW,		/* readers with --from and --to */
 	VERB_READERS = VERB_RANGED | VERB_TAIL,
-	VERB_ONLINE = VERB_PRODUCE | VERB_READERS | VERB_TOPICS | VERB_PING,	/* those that talk to a broker */
-	VERB_OFFLINE = VERB_DUMP | VERB_VERIFY | VERB_REPAIR, VERB_ALL = VERB_ONLINE | VERB_OFFLINE };
+	VERB_ONLINE = VERB_PRODUCE | VERB_READERS | VERB_TOPICS | VERB_PING,	/* those that talk to a broker's port */
+	VERB_ORDERS = VERB_RESTART_WORKER | VERB_RELOAD,
+	VERB_CONTROL = VERB_STATUS | VERB_ORDERS,				/* those that talk to its control socket */
+	VERB_OFFLINE = VERB_DUMP | VERB_VERIFY | VERB_REPAIR, VERB_ALL = VERB_ONLINE | VERB_CONTROL | VERB_OFFLINE };
 
 enum options_wish {
 	OPTIONS_RUN,		/* *verb and *options are complete */

@@ -57,5 +57,8 @@ int verb_ping(const struct options *options);
 int verb_dump(const struct options *options);
 int verb_verify(const struct options *options);
 int verb_repair(const struct options *options);
+int verb_status(const struct options *options);
+int verb_restart_worker(const struct options *options);
+int verb_reload(const struct options *options);
 
 #endif

@@ -547,8 +547,9 @@ assemble(struct broker *broker)
 	if (broker->reloading == NULL)
 		return fail("reload");
 	broker->calls = (struct control){ broker->orders, broker->reloading };
-	broker->status = (struct status){ broker->crew, broker->handover, broker->parking, broker->listener,
-		&broker->topics, &broker->boards, broker->lock.descriptor, NULL, 0, 0 };
+	broker->status = (struct status){ .crew = broker->crew, .handover = broker->handover, .parking = broker->parking,
+		.listener = broker->listener, .topics = &broker->topics, .boards = &broker->boards,
+		.data_descriptor = broker->lock.descriptor };
 	if (status_init(&broker->status) != 0 || serve_pages(broker, &broker->web, NULL) != 0 ||
 	    serve_pages(broker, &broker->control, control_calls()) != 0)
 		return fail("HTTP");

@@ -227,6 +227,21 @@ static const struct {
 	[PRODUCED_BYTES] = { "produced_bytes_total", "counter", "Bytes of payload appended." },
 };
 
+const char *
+pages_partition_state(const struct board_partition *slot)
+{
+	switch (atomic_load_explicit(&slot->state, memory_order_acquire)) {
+	case BOARD_OPEN:
+		return "open";
+	case BOARD_CLOSED:
+		return "closed";
+	case BOARD_FAILED:
+		return "failed";
+	default:
+		return "not opened";
+	}
+}
+
 static bool
 is_broken(const struct board_partition *slot)
 {
@@ -392,21 +407,47 @@ reason(struct page *page, int *count, const char *format, ...)
 	page_put_text(page, "\n");
 }
 
+int64_t
+pages_heartbeat_age_ns(const struct pages_view *view, int32_t number)
+{
+	int64_t heartbeat_ns = board_get(&view->workers[number].board->worker->heartbeat_ns);
+
+	if (heartbeat_ns <= 0)
+		return -1;
+	return heartbeat_ns < view->now_ns ? view->now_ns - heartbeat_ns : 0;
+}
+
+static bool
+is_alive(const struct pages_view *view, int32_t number, int64_t since_ns)
+{
+	return view->workers[number].state != RESTART_SERVING ||
+	    board_get(&view->workers[number].board->worker->heartbeat_ns) >= since_ns;
+}
+
+bool
+pages_alive(const struct pages_view *view, int64_t since_ns)
+{
+	for (int32_t i = 0; i < view->topics->group_count; i++)
+		if (!is_alive(view, i, since_ns))
+			return false;
+	return true;
+}
+
+/* since_ns 0: nobody has waited for a sign of life. */
 static void
-worker_health(struct page *page, int *count, const struct pages_view *view, int32_t number)
+worker_health(struct page *page, int *count, const struct pages_view *view, int32_t number, int64_t since_ns)
 {
 	const struct pages_worker *worker = &view->workers[number];
-	int64_t heartbeat_ns = board_get(&worker->board->worker->heartbeat_ns);
-	int64_t silent_s = heartbeat_ns > 0 && heartbeat_ns < view->now_ns ?
-	    (view->now_ns - heartbeat_ns) / CLOCK_NS_PER_S : 0;
+	int64_t silence_s = pages_heartbeat_age_ns(view, number) / CLOCK_NS_PER_S;
+	bool missed = !is_alive(view, number, since_ns) && silence_s >= PAGES_MISSED_S;
 
 	if (worker->failing)
 		reason(page, count, "worker %d: failing, died %d times in a row (%s)", (int)number, worker->failures,
 		    restart_state_name(worker->state));
 	else if (worker->state != RESTART_SERVING)
 		reason(page, count, "worker %d: down (%s)", (int)number, restart_state_name(worker->state));
-	else if (silent_s >= PAGES_SILENT_S)
-		reason(page, count, "worker %d: gives no sign of life for %lld s", (int)number, (long long)silent_s);
+	else if (silence_s >= PAGES_SILENT_S || missed)
+		reason(page, count, "worker %d: gives no sign of life for %lld s", (int)number, (long long)silence_s);
 }
 
 static void
@@ -434,14 +475,14 @@ partition_health(struct page *page, int *count, const struct pages_view *view, c
 }
 
 int
-pages_health(const struct pages_view *view, struct evbuffer *to)
+pages_check(const struct pages_view *view, int64_t since_ns, struct evbuffer *to)
 {
 	struct page page = { .to = to };
 	char line[LINE_BYTES];
 	int count = 0;
 
 	for (int32_t i = 0; i < view->topics->group_count; i++)
-		worker_health(&page, &count, view, i);
+		worker_health(&page, &count, view, i, since_ns);
 	for (int32_t i = 0; i < view->topics->count; i++)
 		for (int32_t partition = 0; partition < view->topics->list[i].partition_count; partition++)
 			partition_health(&page, &count, view, &view->topics->list[i], partition);
@@ -454,6 +495,12 @@ pages_health(const struct pages_view *view, struct evbuffer *to)
 	if (page_end(&page) != 0)
 		return -1;
 	return count == 0 ? 200 : 503;
+}
+
+int
+pages_health(const struct pages_view *view, struct evbuffer *to)
+{
+	return pages_check(view, 0, to);
 }
 
 int

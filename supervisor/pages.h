@@ -10,9 +10,11 @@
 
 #include "common/board.h"
 #include "common/topics.h"
+#include "supervisor/replace.h"
 #include "supervisor/restart.h"
 
 struct evbuffer;
+struct rates;
 
 struct pages_worker {
 	enum restart_state state;
@@ -20,11 +22,21 @@ struct pages_worker {
 	int failures;		/* in a row */
 	const int64_t *restarts;	/* RESTART_REASON_COUNT of them */
 	const struct board *board;
+	int64_t pid;			/* 0: no process */
+	enum replace_state replacement;
+	int64_t connections;
+	bool restarted;			/* then the last time: */
+	enum restart_reason last_reason;
+	int64_t last_wall_ms;		/* since 1970 */
+	int64_t last_pause_ns;		/* -1: it does not serve yet */
 };
 
 struct pages_view {
 	const char *version;
+	int64_t pid;
 	int64_t now_ns;			/* CLOCK_MONOTONIC */
+	int64_t wall_ms;		/* now, since 1970 */
+	int64_t started_ns;		/* CLOCK_MONOTONIC */
 	bool ready;
 	bool stopping;
 	int64_t data_free_bytes;	/* -1 = unknown */
@@ -36,6 +48,7 @@ struct pages_view {
 };
 
 enum {
+	PAGES_MISSED_S = 2,		/* after that, one that should have given a sign of life has not */
 	PAGES_SILENT_S = 5,		/* a serving worker whose loop has not turned for so long is reported */
 	PAGES_REASONS_MAX = 100,	/* lines of reasons in /healthz; then their number */
 };
@@ -45,6 +58,24 @@ int pages_metrics(const struct pages_view *view, struct evbuffer *to);
 
 /* /healthz: "ok", or each reason why not, one a line. Returns the HTTP status, 200 or 503, or -1 with errno ENOMEM. */
 int pages_health(const struct pages_view *view, struct evbuffer *to);
+
+/* Has every worker that serves turned its loop after `since_ns`? */
+bool pages_alive(const struct pages_view *view, int64_t since_ns);
+
+/* The same as /healthz, and a worker that should have turned its loop since then and has not is among the reasons. */
+int pages_check(const struct pages_view *view, int64_t since_ns, struct evbuffer *to);
+
+/* /status.json: everything, one object without line breaks. Returns 0, or -1 with errno ENOMEM. */
+int pages_status_json(const struct pages_view *view, struct evbuffer *to);
+
+/* /status: the same as tables for people. `rates` has a sample of now, or is NULL. */
+int pages_status_text(const struct pages_view *view, const struct rates *rates, struct evbuffer *to);
+
+/* How long ago a worker's loop has turned; -1: not since its start. */
+int64_t pages_heartbeat_age_ns(const struct pages_view *view, int32_t number);
+
+/* "open", "closed", ...; of a partition's board. */
+const char *pages_partition_state(const struct board_partition *slot);
 
 /* /readyz: 200 "ready", or 503 and why not. */
 int pages_ready(const struct pages_view *view, struct evbuffer *to);

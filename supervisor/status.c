@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 
@@ -11,8 +12,16 @@ enum { DATA_INTERVAL_S = 1 };
 int
 status_init(struct status *status)
 {
-	status->workers = calloc((size_t)status->topics->group_count, sizeof(*status->workers));
-	return status->workers == NULL ? -1 : 0;
+	size_t count = (size_t)status->topics->group_count;
+
+	status->started_ns = clock_now_ns();
+	status->workers = calloc(count, sizeof(*status->workers));
+	status->board_list = calloc(count, sizeof(*status->board_list));
+	if (status->workers == NULL || status->board_list == NULL)
+		return -1;
+	for (size_t i = 0; i < count; i++)
+		status->board_list[i] = &status->boards->maps[i];
+	return 0;
 }
 
 void
@@ -20,6 +29,9 @@ status_free(struct status *status)
 {
 	free(status->workers);
 	status->workers = NULL;
+	free(status->board_list);
+	status->board_list = NULL;
+	rates_free(&status->rates);
 }
 
 /*
@@ -46,6 +58,7 @@ collect_worker(const struct status *status, int32_t number)
 {
 	const struct child *child = crew_child(status->crew, number);
 	const struct restart *restart = child_restart(child);
+	const struct child_restart_told *last = child_last_restart(child);
 
 	status->workers[number] = (struct pages_worker){
 		.state = restart->state,
@@ -53,11 +66,18 @@ collect_worker(const struct status *status, int32_t number)
 		.failures = restart->failures,
 		.restarts = child_restarts(child),
 		.board = &status->boards->maps[number],
+		.pid = child_pid(child),
+		.replacement = child_replacement(child)->state,
+		.connections = child_connections(child),
+		.restarted = last->number > 0,
+		.last_reason = last->reason,
+		.last_wall_ms = last->wall_ms,
+		.last_pause_ns = last->pause_ns,
 	};
 }
 
-static void
-collect(struct status *status, struct pages_view *view)
+void
+status_collect(struct status *status, struct pages_view *view)
 {
 	const struct handover_counts *handover = handover_counts(status->handover);
 	const struct parking_counts *parking = parking_counts(status->parking);
@@ -67,7 +87,10 @@ collect(struct status *status, struct pages_view *view)
 		collect_worker(status, i);
 	*view = (struct pages_view){
 		.version = PACKAGE_VERSION,
+		.pid = getpid(),
 		.now_ns = now_ns,
+		.wall_ms = clock_wall_ms(),
+		.started_ns = status->started_ns,
 		.ready = crew_ready(status->crew),
 		.stopping = crew_stopping(status->crew),
 		.data_free_bytes = data_free_bytes(status, now_ns),
@@ -89,7 +112,7 @@ render_metrics(void *context, struct evbuffer *to)
 {
 	struct pages_view view;
 
-	collect(context, &view);
+	status_collect(context, &view);
 	return pages_metrics(&view, to) == 0 ? 200 : -1;
 }
 
@@ -98,7 +121,7 @@ render_health(void *context, struct evbuffer *to)
 {
 	struct pages_view view;
 
-	collect(context, &view);
+	status_collect(context, &view);
 	return pages_health(&view, to);
 }
 
@@ -107,8 +130,30 @@ render_ready(void *context, struct evbuffer *to)
 {
 	struct pages_view view;
 
-	collect(context, &view);
+	status_collect(context, &view);
 	return pages_ready(&view, to);
+}
+
+static int
+render_json(void *context, struct evbuffer *to)
+{
+	struct pages_view view;
+
+	status_collect(context, &view);
+	return pages_status_json(&view, to) == 0 ? 200 : -1;
+}
+
+/* Without memory for a sample there are no rates. */
+static int
+render_text(void *context, struct evbuffer *to)
+{
+	struct status *status = context;
+	struct pages_view view;
+	bool sampled;
+
+	status_collect(status, &view);
+	sampled = rates_take(&status->rates, status->topics, status->board_list, view.now_ns) == 0;
+	return pages_status_text(&view, sampled ? &status->rates : NULL, to) == 0 ? 200 : -1;
 }
 
 const struct http_page *
@@ -118,6 +163,8 @@ status_pages(void)
 		{ "/metrics", "text/plain; version=0.0.4; charset=utf-8", render_metrics },
 		{ "/healthz", "text/plain; charset=utf-8", render_health },
 		{ "/readyz", "text/plain; charset=utf-8", render_ready },
+		{ "/status", "text/plain; charset=utf-8", render_text },
+		{ "/status.json", "application/json", render_json },
 		{ NULL, NULL, NULL },
 	};
 

@@ -157,8 +157,7 @@ START_TEST(exit_2_wrong_usage_is_told)
 }
 END_TEST
 
-static const char *const not_built[] = { "status", "bench produce", "restart-worker 0", "reload", "--control /x ping",
-	"status -h" };
+static const char *const not_built[] = { "bench produce", "bench -h" };
 
 START_TEST(exit_2_what_is_not_built_is_refused_by_name)
 {
