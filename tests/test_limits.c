@@ -1,8 +1,12 @@
 /*
  * What one broker takes upon itself and no more: connections that say nothing, more of them than there are descriptors,
- * peers that are not there any more.
+ * peers that are
+ * not there any more, signals that come too often.
  */
 #include <check.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,19 +291,103 @@ START_TEST(bug_G3_connections_are_kept_alive)
 }
 END_TEST
 
+/* ---- bug_H17: SIGHUP ------------------------------------------------------------------------------------------------ */
+
+enum { H17_CLIENTS = 8, H17_PARTITIONS = 4 };
+
+struct load {
+	pthread_t thread;
+	int number;
+	atomic_bool *stop;
+	int64_t produced;	/* acknowledged */
+	int failed;		/* the first code that was not WIRE_OK */
+};
+
+/* One connection for the whole time, a record after the other into one partition; half of the clients move to and fro. */
+static void *
+load_run(void *argument)
+{
+	struct load *load = argument;
+	int fd = wire_connect_tcp(broker.port);
+	int32_t own = load->number % H17_PARTITIONS;
+
+	while (!atomic_load(load->stop) && load->failed == WIRE_OK) {
+		load->failed = wire_produce_one(fd, "t", own, load->produced % 16 == 0 ? WIRE_FORCED : WIRE_WRITTEN, "record", 6,
+		    NULL);
+		load->produced += load->failed == WIRE_OK;
+		if (load->number >= H17_PARTITIONS && wire_high_watermark(fd, "t", (own + 1) % H17_PARTITIONS) < 0)
+			load->failed = WIRE_LOST;
+	}
+	close(fd);
+	return NULL;
+}
+
+/* A new file under the old name, as an editor or a rename leaves it. */
+static void
+replace_config(int round)
+{
+	char command[5 * BROKER_PATH_BYTES];
+
+	snprintf(command, sizeof command, "sed 's/^max_fetch_wait.*/max_fetch_wait = %dms/' '%s/broker.ini' > '%s/new' && "
+	    "mv '%s/new' '%s/broker.ini'", 1000 + round, broker.directory, broker.directory, broker.directory, broker.directory);
+	ck_assert_int_eq(system(command), 0);
+}
+
+/* Once a second under load, with something new for the workers each time: no connection is lost, and no record. */
+START_TEST(bug_H17_a_hangup_once_a_second)
+{
+	struct load loads[H17_CLIENTS];
+	atomic_bool stop = false;
+	int64_t expected[H17_PARTITIONS] = { 0 };
+	struct wire_bytes log = { 0 };
+	int rounds = 4 * broker_scale(), fd;
+	char line[64];
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 4\n", .broker = "max_fetch_wait = 1s\n" });
+	broker.workers_may_die = true;
+	for (int i = 0; i < H17_CLIENTS; i++) {
+		loads[i] = (struct load){ .number = i, .stop = &stop };
+		ck_assert_int_eq(pthread_create(&loads[i].thread, NULL, load_run, &loads[i]), 0);
+	}
+	for (int round = 1; round <= rounds; round++) {
+		replace_config(round);
+		kill(broker.pid, SIGHUP);
+		usleep(1000 * 1000);
+		snprintf(line, sizeof line, "-> %dms (applied by restarting the workers)", 1000 + round);
+		ck_assert(broker_wait_log(&broker, line, SOON_MS));
+	}
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_restarts_total", "reason=\"requested\"", 2 * rounds, SOON_MS));
+	atomic_store(&stop, true);
+	for (int i = 0; i < H17_CLIENTS; i++) {
+		pthread_join(loads[i].thread, NULL);
+		ck_assert_msg(loads[i].failed == WIRE_OK, "client %d: %d", i, loads[i].failed);
+		expected[i % H17_PARTITIONS] += loads[i].produced;
+	}
+	fd = connect_tcp();
+	for (int32_t p = 0; p < H17_PARTITIONS; p++) {
+		ck_assert_int_eq(wire_high_watermark(fd, "t", p), expected[p]);
+		ck_assert_int_eq(wire_read_log(fd, "t", p, 0, expected[p], 1 << 20, true, &log), expected[p]);
+	}
+	wire_bytes_free(&log);
+	close(fd);
+	finish();
+}
+END_TEST
+
 static Suite *
 suite(void)
 {
 	Suite *s = suite_create("limits");
 	TCase *tc = tcase_create("limits");
 
-	tcase_set_timeout(tc, 120);
+	tcase_set_timeout(tc, 120 + 10 * broker_scale());
 	tcase_add_test(tc, D08_idle_connections_are_closed_in_order);
 	tcase_add_test(tc, D08_a_connection_that_speaks_is_never_idle);
 	tcase_add_test(tc, bug_G1_a_limit_of_64_descriptors_at_the_start);
 	tcase_add_test(tc, bug_G1_two_hundred_connections_and_64_descriptors);
 	tcase_add_test(tc, bug_G1_the_system_is_out_of_files);
 	tcase_add_test(tc, bug_G3_connections_are_kept_alive);
+	tcase_add_test(tc, bug_H17_a_hangup_once_a_second);
 	suite_add_tcase(s, tc);
 	return s;
 }
