@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "supervisor/draft.h"
 
 #define FILE_NAME "broker.ini"
 
@@ -519,6 +520,32 @@ START_TEST(manual_has_the_same_keys)
 	}
 	for (int i = 0; i < ROW_COUNT; i++)
 		ck_assert_msg(seen[i] == 1, "%s: %d times in the manual", rows[i].name, seen[i]);
+	free(path);
+	free(text);
+}
+END_TEST
+
+/* The keys of each class of change stand in its item of "Changes", ".It Em NAME", as ".Ic KEY". */
+START_TEST(manual_tells_what_a_change_takes)
+{
+	static const char *const items[] = { [CHANGES_AT_ONCE] = "\n.It Em applied\n",
+		[CHANGES_WITH_WORKERS] = "\n.It Em applied by restarting the workers\n",
+		[CHANGES_WITH_SERVICE] = "\n.It Em needs a restart of the service\n" };
+	char *path = format_text("%s/man/broker.ini.5", source_dir), *text = read_text(path), *starts[5] = { NULL };
+
+	for (int c = CHANGES_AT_ONCE; c <= CHANGES_WITH_SERVICE; c++) {
+		starts[c] = strstr(text, items[c]);
+		ck_assert_ptr_nonnull(starts[c]);
+	}
+	starts[CHANGES_WITH_SERVICE + 1] = strstr(starts[CHANGES_WITH_SERVICE], "\n.El\n");
+	ck_assert_ptr_nonnull(starts[CHANGES_WITH_SERVICE + 1]);
+	for (int k = 0; k < KEY_COUNT; k++) {
+		const struct draft_key *key = draft_key(k);
+		char *line = format_text("\n.Ic %s ", key->name), *found = strstr(starts[CHANGES_AT_ONCE], line);
+
+		ck_assert_msg(found != NULL && found >= starts[key->change] && found < starts[key->change + 1], "%s", key->name);
+		free(line);
+	}
 	free(path);
 	free(text);
 }
@@ -1719,6 +1746,7 @@ settings_suite(void)
 	tcase_add_loop_test(keys, key_in_wrong_section, 0, ROW_COUNT);
 	tcase_add_test(keys, table_is_whole);
 	tcase_add_test(keys, manual_has_the_same_keys);
+	tcase_add_test(keys, manual_tells_what_a_change_takes);
 	tcase_add_test(keys, sample_is_taken);
 	tcase_add_test(keys, sample_comments_are_right);
 
