@@ -390,7 +390,7 @@ sign_lock(int fd)
 	if (n != 0 && (n != (ssize_t)sizeof(line) || line[sizeof(line) - 1] != '\n' || line[0] < '1' || line[0] > '9'))
 		return;
 	if (ftruncate(fd, 0) == 0)
-		lockfile_write_line(fd, 0);
+		lockfile_sign(fd);
 }
 
 static int

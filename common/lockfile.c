@@ -15,7 +15,7 @@
 #include "common/topics.h"
 
 enum {
-	LINES_MAX = 1 + TOPICS_GROUPS_MAX,	/* the supervisor's and one for each worker */
+	LINES_MAX = 1 + LOCKFILE_LINES_OF_WORKER * TOPICS_GROUPS_MAX,
 	LOCK_TRIES = 20,		/* the holder may be writing the file this very moment */
 	LOCK_PAUSE_MS = 50,
 	NAMED_MAX = 8,
@@ -67,13 +67,25 @@ lockfile_is_named(int fd, const char *path)
 	    held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
-int
-lockfile_write_line(int fd, int line)
+static int
+write_line(int fd, int line)
 {
 	char text[LOCKFILE_LINE_BYTES + 1];
 
 	snprintf(text, sizeof(text), "%-31d\n", (int)getpid());
 	return pwrite(fd, text, LOCKFILE_LINE_BYTES, (off_t)LOCKFILE_LINE_BYTES * line) < 0 ? -1 : 0;
+}
+
+/* Returns 0, or -1 when the file ends before it. */
+static int
+read_line(int fd, int line, pid_t *pid)
+{
+	char text[LOCKFILE_LINE_BYTES + 1] = "";
+
+	if (pread(fd, text, LOCKFILE_LINE_BYTES, (off_t)LOCKFILE_LINE_BYTES * line) != LOCKFILE_LINE_BYTES)
+		return -1;
+	*pid = (pid_t)strtol(text, NULL, 10);
+	return 0;
 }
 
 /* The name of the program that the pid runs, if it runs (a zombie does not). */
@@ -110,6 +122,26 @@ holder_runs(pid_t pid, char *name)
 	    strcmp(name, "logworker") == 0 || strcmp(name, "logbroker") == 0);
 }
 
+int
+lockfile_sign(int fd)
+{
+	return write_line(fd, 0);
+}
+
+int
+lockfile_sign_worker(int fd, int number)
+{
+	int line = 1 + LOCKFILE_LINES_OF_WORKER * number;
+	int last = line + LOCKFILE_LINES_OF_WORKER - 1;
+	char name[NAME_BYTES];
+	pid_t pid;
+
+	/* When all of them seem to run, one is a stranger with a dead one's pid. */
+	while (line < last && read_line(fd, line, &pid) == 0 && pid != getpid() && holder_runs(pid, name))
+		line++;
+	return write_line(fd, line);
+}
+
 /* Appends "123 supervisor" or "124 worker 0" for line `line`; returns the new end of the text. */
 static char *
 append_holder(char *to, char *end, long pid, const char *name, int line, int named)
@@ -124,26 +156,22 @@ append_holder(char *to, char *end, long pid, const char *name, int line, int nam
 	else if (line == 0)
 		n = snprintf(to, (size_t)(end - to), "%s%ld supervisor", before, pid);
 	else
-		n = snprintf(to, (size_t)(end - to), "%s%ld worker %d", before, pid, line - 1);
+		n = snprintf(to, (size_t)(end - to), "%s%ld worker %d", before, pid,
+		    (line - 1) / LOCKFILE_LINES_OF_WORKER);
 	return n < end - to ? to + n : to;
 }
 
 int
 lockfile_holders(int fd, char *names, size_t size)
 {
-	char text[LOCKFILE_LINE_BYTES + 1] = "", name[NAME_BYTES];
+	char name[NAME_BYTES];
 	char *to = names, *end = names + size;
 	int running = 0;
+	pid_t pid;
 
 	*names = '\0';
-	for (int line = 0; line < LINES_MAX; line++) {
-		long pid;
-
-		if (pread(fd, text, LOCKFILE_LINE_BYTES, (off_t)line * LOCKFILE_LINE_BYTES) != LOCKFILE_LINE_BYTES)
-			break;
-		pid = strtol(text, NULL, 10);
-		if (holder_runs((pid_t)pid, name))
-			to = append_holder(to, end, pid, name, line, running++);
-	}
+	for (int line = 0; line < LINES_MAX && read_line(fd, line, &pid) == 0; line++)
+		if (holder_runs(pid, name))
+			to = append_holder(to, end, (long)pid, name, line, running++);
 	return running;
 }

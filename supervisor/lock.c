@@ -73,7 +73,7 @@ report_holder(const struct lock *lock, int fd)
 static void
 write_own_line(const struct lock *lock)
 {
-	if (ftruncate(lock->descriptor, 0) != 0 || lockfile_write_line(lock->descriptor, 0) != 0)
+	if (ftruncate(lock->descriptor, 0) != 0 || lockfile_sign(lock->descriptor) != 0)
 		log_warning("cannot write the pid into %s/lock: %s", lock->data_dir, strerror(errno));
 }
 

@@ -70,17 +70,6 @@ struct holder {
 	int until;	/* write end of a pipe: closed, it ends */
 };
 
-/* The line that worker `number` writes, on the description that it has inherited. */
-static void
-write_worker_line(const struct lock *lock, int number, pid_t pid)
-{
-	char line[LOCKFILE_LINE_BYTES + 1];
-
-	snprintf(line, sizeof(line), "%-31d\n", (int)pid);
-	if (pwrite(lock->descriptor, line, LOCKFILE_LINE_BYTES, LOCKFILE_LINE_BYTES * (1 + number)) != LOCKFILE_LINE_BYTES)
-		_exit(1);
-}
-
 /* A process by the name of `name` that takes the lock and waits. */
 static struct holder
 hold(const char *name)
@@ -153,7 +142,7 @@ START_TEST(old_lines_are_gone)
 
 	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
 	for (int i = 0; i < 5; i++)
-		write_worker_line(&lock, i, getpid());
+		ck_assert_int_eq(lockfile_sign_worker(lock.descriptor, i), 0);
 	lock_free(&lock);
 	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
 	snprintf(path, sizeof(path), "%s/lock", data_dir);
@@ -223,7 +212,8 @@ START_TEST(a_zombie_is_not_named_and_a_worker_is)
 		if (worker == 0) {
 			prctl(PR_SET_NAME, "logworker");
 			/* The last of many, behind a hole where the others have never run. */
-			write_worker_line(&lock, 1023, getpid());
+			if (lockfile_sign_worker(lock.descriptor, 1023) != 0)
+				_exit(1);
 			worker = getpid();
 			if (write(ends[1], &worker, sizeof(worker)) != (ssize_t)sizeof(worker))
 				_exit(1);
@@ -245,6 +235,72 @@ START_TEST(a_zombie_is_not_named_and_a_worker_is)
 		;
 	if (lock.descriptor < 0)
 		ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
+	lock_free(&lock);
+}
+END_TEST
+
+/* A process of worker `number`: signs, and says so by ending the wait of whoever started it. */
+static struct holder
+sign(const struct lock *lock, int number)
+{
+	struct holder holder;
+	int up[2], down[2];
+	char byte;
+
+	ck_assert(pipe2(up, O_CLOEXEC) == 0 && pipe2(down, O_CLOEXEC) == 0);
+	holder.pid = fork();
+	if (holder.pid == 0) {
+		close(down[1]);
+		prctl(PR_SET_NAME, "logworker");
+		if (lockfile_sign_worker(lock->descriptor, number) != 0)
+			_exit(1);
+		close(up[1]);
+		_exit(read(down[0], &byte, 1) != 0);
+	}
+	close(up[1]);
+	close(down[0]);
+	ck_assert_int_eq(read(up[0], &byte, 1), 0);
+	close(up[0]);
+	holder.until = down[1];
+	return holder;
+}
+
+static void
+end_signer(struct holder *holder)
+{
+	kill(holder->pid, SIGKILL);
+	reap(holder);
+}
+
+/* One that has the logs, one that finishes, one that is next: none hides another, and lines of dead ones are used again. */
+START_TEST(D06_each_process_of_a_worker_is_named)
+{
+	struct holder of_0[LOCKFILE_LINES_OF_WORKER], of_1;
+	char names[256], text[256];
+	struct lock lock;
+	struct stat before, after;
+
+	ck_assert_int_eq(lock_take(&lock, data_dir), LOCK_TAKEN);
+	of_1 = sign(&lock, 1);
+	for (int i = 0; i < LOCKFILE_LINES_OF_WORKER; i++)
+		of_0[i] = sign(&lock, 0);
+	ck_assert_int_eq(fstat(lock.descriptor, &before), 0);
+	for (int round = 0; round < 2 * LOCKFILE_LINES_OF_WORKER; round++) {
+		int next = round % LOCKFILE_LINES_OF_WORKER;
+
+		ck_assert_int_eq(lockfile_holders(lock.descriptor, names, sizeof(names)), LOCKFILE_LINES_OF_WORKER + 1);
+		snprintf(text, sizeof(text), "%d worker 0, %d worker 0, %d worker 0, %d worker 1", (int)of_0[0].pid,
+		    (int)of_0[1].pid, (int)of_0[2].pid, (int)of_1.pid);
+		ck_assert_str_eq(names, text);
+		end_signer(&of_0[next]);
+		ck_assert_int_eq(lockfile_holders(lock.descriptor, names, sizeof(names)), LOCKFILE_LINES_OF_WORKER);
+		of_0[next] = sign(&lock, 0);
+	}
+	ck_assert_int_eq(fstat(lock.descriptor, &after), 0);
+	ck_assert_int_eq(before.st_size, after.st_size);
+	for (int i = 0; i < LOCKFILE_LINES_OF_WORKER; i++)
+		end_signer(&of_0[i]);
+	end_signer(&of_1);
 	lock_free(&lock);
 }
 END_TEST
@@ -337,6 +393,7 @@ main(void)
 	tcase_add_test(tcase, bug_H11_the_holder_is_named);
 	tcase_add_test(tcase, bug_H11_not_stale_after_a_kill);
 	tcase_add_test(tcase, a_zombie_is_not_named_and_a_worker_is);
+	tcase_add_test(tcase, D06_each_process_of_a_worker_is_named);
 	tcase_add_test(tcase, a_look_tells_whether_it_is_held_and_holds_nothing);
 	tcase_add_test(tcase, bug_H10_reused_pids);
 	tcase_add_test(tcase, only_a_regular_file_will_do);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <regex.h>
 #include <signal.h>
@@ -800,6 +801,76 @@ START_TEST(D06_supervisor_killed_second_refused_until_workers_are_gone)
 	expect_record(fd, "t", 0, 0, "zero");
 	expect_record(fd, "t", 1, 0, "one");
 	close(fd);
+	broker_stop(&second);
+	broker_end(&second);
+}
+END_TEST
+
+static void
+expect_refused(struct broker *second, const char *named)
+{
+	ck_assert_int_eq(broker_start_fails(second, NULL), 75);
+	ck_assert_int_eq(broker_count_log(second, named), 1);
+}
+
+/*
+ * In the middle of a planned restart: the old process still owes a slow reader its answer, the new one has the logs and
+ * does not run at the moment. Neither hides the other.
+ */
+START_TEST(D06_supervisor_killed_while_a_replaced_worker_finishes)
+{
+	enum { RECORDS = 8, RECORD_BYTES = 1024 * 1024, LATE_MS = 30000 };
+	static char payload[RECORD_BYTES];
+	struct broker_config config = { .topics = "t = 1\n", .broker = "drain_timeout = 2min\n" };
+	struct wire_bytes request = { 0 };
+	struct wire_answer answer;
+	struct pollfd readable = { .events = POLLIN };
+	struct broker second;
+	char named[96];
+	pid_t old, pids[3];
+	int slow, fd;
+
+	broker_start(&broker, &config);
+	broker.workers_may_die = true;
+	old = broker.workers[0];
+	slow = readable.fd = wire_connect_unix(broker.unix_path);
+	for (int i = 0; i < RECORDS; i++)
+		ck_assert_int_eq(wire_produce_one(slow, "t", 0, WIRE_WRITTEN, payload, sizeof payload, NULL), 0);
+	wire_put_fetch(&request, 7, "t", 0, 0, RECORDS * RECORD_BYTES, 0, 0);
+	ck_assert_int_eq(wire_send(slow, request.data, request.length), 0);
+	ck_assert_int_eq(poll(&readable, 1, LATE_MS), 1);
+	kill(old, SIGTERM);
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_restarts_total", "reason=\"requested\"", 1, LATE_MS));
+	fd = connect_tcp();
+	produce(fd, "t", 0, WIRE_WRITTEN, "new");
+	ck_assert_int_eq(broker_workers(&broker, pids, 3), 2);
+	if (pids[0] == old)
+		pids[0] = pids[1];
+	broker_freeze(pids[0]);
+	kill(broker.pid, SIGKILL);
+	config.data_dir = broker.data_dir;
+	broker_prepare(&second, &config);
+	snprintf(named, sizeof named, "pid %d worker 0, %d worker 0 still running", (int)old, (int)pids[0]);
+	expect_refused(&second, named);
+	kill(pids[0], SIGCONT);
+	ck_assert(broker_wait_gone(pids[0], LATE_MS));
+	snprintf(named, sizeof named, "pid %d worker 0 still running", (int)old);
+	expect_refused(&second, named);
+	ck_assert_int_eq(wire_read_answer(slow, &answer, LATE_MS), 0);
+	ck_assert_int_eq(answer.error, 0);
+	ck_assert_uint_gt(answer.body_length, (RECORDS - 1) * RECORD_BYTES);
+	wire_answer_free(&answer);
+	ck_assert(wire_ended_orderly(slow, LATE_MS));
+	ck_assert(broker_wait_gone(old, LATE_MS));
+	ck_assert_int_eq(broker_wait_exit(&broker, LATE_MS), 128 + SIGKILL);
+	close(slow);
+	close(fd);
+	broker_end(&broker);
+	broker_restart(&second, NULL);
+	fd = wire_connect_tcp(second.port);
+	expect_record(fd, "t", 0, RECORDS, "new");
+	close(fd);
+	wire_bytes_free(&request);
 	broker_stop(&second);
 	broker_end(&second);
 }
@@ -1740,6 +1811,7 @@ suite(void)
 	tcase_add_test(tc, inherited_signal_dispositions_and_mask);
 	tcase_add_test(tc, sigint_stops_it);
 	tcase_add_test(tc, D06_supervisor_killed_second_refused_until_workers_are_gone);
+	tcase_add_test(tc, D06_supervisor_killed_while_a_replaced_worker_finishes);
 	tcase_add_test(tc, D06_supervisor_killed_workers_answer_and_force);
 	tcase_add_test(tc, D06_start_after_everything_was_killed);
 	tcase_add_test(tc, D07_stop_answers_what_is_executed_and_held);

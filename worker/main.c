@@ -362,11 +362,11 @@ assign_events(struct process *p)
 	event_add(&p->heartbeat, &second);
 }
 
-/* The lock file names who holds it: line 0 is the supervisor's, the next ones are the workers'. */
+/* The lock file names who holds it. */
 static void
 sign_lock(const struct worker *worker)
 {
-	if (lockfile_write_line(MESSAGE_LOCK_FD, 1 + worker->number) != 0)
+	if (lockfile_sign_worker(MESSAGE_LOCK_FD, worker->number) != 0)
 		log_warning("cannot write the lock file: %s; another supervisor could not name this process", strerror(errno));
 }
 
@@ -392,9 +392,9 @@ set_up(struct process *p)
 	if (worker->connections == NULL || lane_create_all(worker) != 0)
 		log_fatal(1, "no memory for %d partitions", worker->topics.slot_counts[worker->number]);
 	assign_events(p);
+	sign_lock(worker);
 	inbox_await_start(p->channel, worker);
 	/* The board and the logs are this process's now. */
-	sign_lock(worker);
 	board_clear_gauges(&worker->boards[worker->number]);
 	board_set(&worker->counters->heartbeat_ns, clock_now_ns());
 	opening_begin_all(worker, logs_opened, p);
