@@ -648,6 +648,7 @@ END_TEST
 struct killer {
 	pthread_t thread;
 	uint64_t random;
+	int signal;
 	volatile bool stop;
 	int kills;
 };
@@ -661,7 +662,7 @@ run_killer(void *argument)
 		pid_t pids[BROKER_WORKERS_MAX];
 		int count = broker_workers(&broker, pids, BROKER_WORKERS_MAX);
 
-		if (count > 0 && kill(pids[wire_random(&killer->random) % (unsigned)count], SIGKILL) == 0)
+		if (count > 0 && kill(pids[wire_random(&killer->random) % (unsigned)count], killer->signal) == 0)
 			killer->kills++;
 		/* Not a wait for anything: how often they die. */
 		usleep(250000 + (unsigned)(wire_random(&killer->random) % 200000));
@@ -673,7 +674,7 @@ START_TEST(D04_group_changes_while_workers_are_killed)
 {
 	struct client clients[CLIENTS_MAX] = { 0 };
 	uint64_t seed = broker_seed("D04_group_changes_while_workers_are_killed");
-	struct killer killer = { .random = wire_random(&seed) };
+	struct killer killer = { .random = wire_random(&seed), .signal = SIGKILL };
 	struct baseline baseline;
 	int cuts = 0;
 
@@ -703,6 +704,40 @@ START_TEST(D04_group_changes_while_workers_are_killed)
 	for (int32_t group = 0; group < WORKERS; group++)
 		ck_assert_int_gt(broker_wait_worker_of(&broker, "h", partition_in(group), 0, 20000), 0);
 	check_log(clients, CLIENTS_MAX, false);
+	check_baseline(&baseline);
+	free_clients(clients, CLIENTS_MAX);
+	broker_stop(&broker);
+	broker_end(&broker);
+}
+END_TEST
+
+/* ---- the same while workers are replaced ----------------------------------------------------------------------- */
+
+/* A worker that gets SIGTERM asks to be replaced; one that is just starting ends. Neither is to be noticed by anybody. */
+START_TEST(D03_group_changes_while_workers_are_replaced)
+{
+	struct client clients[CLIENTS_MAX] = { 0 };
+	uint64_t seed = broker_seed("D03_group_changes_while_workers_are_replaced");
+	struct killer replacer = { .random = wire_random(&seed), .signal = SIGTERM };
+	struct baseline baseline;
+
+	broker_start(&broker, &three_workers);
+	broker.workers_may_die = true;
+	baseline = take_baseline();
+	learn_groups();
+	for (uint32_t c = 0; c < CLIENTS_MAX; c++) {
+		clients[c].requests = 1500 * broker_scale();
+		clients[c].batch_max = c % 2 == 0 ? 1 : BATCH_MAX;
+		clients[c].large_every = 60 * broker_scale();
+		clients[c].unix_socket = c == 3;
+		start_client(&clients[c], c, &seed);
+	}
+	ck_assert_int_eq(pthread_create(&replacer.thread, NULL, run_killer, &replacer), 0);
+	join_clients(clients, CLIENTS_MAX);
+	replacer.stop = true;
+	pthread_join(replacer.thread, NULL);
+	ck_assert_int_gt(replacer.kills, 0);
+	check_log(clients, CLIENTS_MAX, true);
 	check_baseline(&baseline);
 	free_clients(clients, CLIENTS_MAX);
 	broker_stop(&broker);
@@ -1151,6 +1186,7 @@ suite(void)
 	tcase_add_test(tc, D01_group_changes_every_time_large_frames);
 	tcase_add_test(tc, D01_moves_with_more_than_16_kib_unexecuted);
 	tcase_add_test(tc, D01_half_frames_travel);
+	tcase_add_test(tc, D03_group_changes_while_workers_are_replaced);
 	tcase_add_test(tc, D04_group_changes_while_workers_are_killed);
 	tcase_add_test(tc, D04_worker_killed_with_connections_in_its_channel);
 	tcase_add_test(tc, D04_worker_killed_behind_what_it_gave_back);
@@ -1158,6 +1194,11 @@ suite(void)
 	tcase_add_test(tc, D09_too_many_descriptors_in_flight_and_a_full_table);
 	tcase_add_test(tc, D09_table_of_a_worker_is_full);
 	tcase_add_test(tc, D09_moves_go_on_with_a_full_table);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("mapped");
+	tcase_set_timeout(tc, 120 * broker_scale());
+	tcase_add_checked_fixture(tc, broker_use_mapped, NULL);
+	tcase_add_test(tc, D03_group_changes_while_workers_are_replaced);
 	suite_add_tcase(s, tc);
 	return s;
 }

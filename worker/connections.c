@@ -502,6 +502,9 @@ send_back(struct conn *conn)
 {
 	if (conn_is_held(conn))
 		take_out_of_hold(conn);
+	/* While it waits for its answers to leave, nothing more of a half frame is read. */
+	if (conn_owes(conn) || !output_empty(&conn->output))
+		conn->frame_started_ns = 0;
 	if (conn->blocked != BLOCKED_MOVE)
 		conn->move_to = conn_worker(conn)->number;
 	conn_take_from_later(conn);
