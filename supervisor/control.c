@@ -3,11 +3,30 @@
 
 #include <errno.h>
 #include <event2/buffer.h>
+#include <event2/event.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
 #include "supervisor/page.h"
+#include "supervisor/pages.h"
+#include "supervisor/status.h"
+
+/* Somebody waits for a sign of life of every worker. */
+struct check {
+	struct check *next;
+	struct http_request *request;
+	int64_t began_ns, until_ns;
+};
+
+struct control {
+	struct orders *orders;
+	struct reloading *reloading;
+	struct status *status;
+	struct check *checks;
+	struct event *look;	/* while there are any */
+};
 
 enum { DONE = 200, NOT_FOUND = 404, BUSY = 409, FAILED = 500, UNAVAILABLE = 503 };
 
@@ -183,6 +202,131 @@ reload(void *context, struct http_request *request, int64_t number)
 		refuse_restart(control, request, ORDERS_ALL);
 }
 
+/* ---- checks ---- */
+
+static void
+answer_check_json(struct http_request *request, int status, struct evbuffer *lines)
+{
+	struct page page = { .to = evbuffer_new() };
+	const char *separator = "";
+	char *line;
+
+	page_print(&page, "{\"ok\":%s,\"reasons\":[", status == DONE ? "true" : "false");
+	while (status != DONE && (line = evbuffer_readln(lines, NULL, EVBUFFER_EOL_LF)) != NULL) {
+		page_put_text(&page, separator);
+		page_put_json(&page, line);
+		free(line);
+		separator = ",";
+	}
+	page_put_text(&page, "]}\n");
+	answer_page(request, status, &page);
+}
+
+/* Answers it when it is time, or now. Returns false when it goes on waiting. */
+static bool
+look(struct control *control, const struct check *check, bool now)
+{
+	struct evbuffer *lines = evbuffer_new();
+	struct pages_view view;
+	int status;
+
+	status_collect(control->status, &view);
+	now = now || view.now_ns >= check->until_ns;
+	status = lines == NULL ? -1 : pages_check(&view, now ? check->began_ns : 0, lines);
+	if (status == DONE && !now && !pages_alive(&view, check->began_ns)) {
+		evbuffer_free(lines);
+		return false;
+	}
+	if (status < 0)
+		http_answer_text(check->request, UNAVAILABLE, "no memory");
+	else if (http_wants_json(check->request))
+		answer_check_json(check->request, status, lines);
+	else
+		http_answer(check->request, status, "text/plain; charset=utf-8", lines);
+	if (lines != NULL)
+		evbuffer_free(lines);
+	return true;
+}
+
+static void
+look_at_all(struct control *control, bool now)
+{
+	struct check **link = &control->checks;
+
+	while (*link != NULL) {
+		struct check *check = *link;
+
+		if (!look(control, check, now)) {
+			link = &check->next;
+			continue;
+		}
+		*link = check->next;
+		free(check);
+	}
+}
+
+static void
+on_look(evutil_socket_t fd, short what, void *context)
+{
+	static const struct timeval pause = { 0, CONTROL_LOOK_MS * 1000 };
+	struct control *control = context;
+
+	(void)fd;
+	(void)what;
+	look_at_all(control, false);
+	if (control->checks != NULL)
+		evtimer_add(control->look, &pause);
+}
+
+static void
+begin_check(void *context, struct http_request *request, int64_t number)
+{
+	struct control *control = context;
+	struct check *check = calloc(1, sizeof(*check));
+	int64_t within_ms = http_number(request, "within_ms"), now_ns = clock_now_ns();
+
+	(void)number;
+	if (check == NULL) {
+		http_answer_text(request, UNAVAILABLE, "no memory");
+		return;
+	}
+	if (within_ms < 0 || within_ms > CONTROL_CHECK_MS)
+		within_ms = CONTROL_CHECK_MS;
+	*check = (struct check){ control->checks, request, now_ns, now_ns + within_ms * CLOCK_NS_PER_MS };
+	control->checks = check;
+	on_look(-1, 0, control);
+}
+
+/* ---- the whole ---- */
+
+struct control *
+control_new(struct event_base *base, struct orders *orders, struct reloading *reloading, struct status *status)
+{
+	struct control *control = calloc(1, sizeof(*control));
+
+	if (control == NULL)
+		return NULL;
+	control->orders = orders;
+	control->reloading = reloading;
+	control->status = status;
+	control->look = evtimer_new(base, on_look, control);
+	if (control->look != NULL)
+		return control;
+	free(control);
+	errno = ENOMEM;
+	return NULL;
+}
+
+void
+control_free(struct control *control)
+{
+	if (control == NULL)
+		return;
+	look_at_all(control, true);
+	event_free(control->look);
+	free(control);
+}
+
 const struct http_call *
 control_calls(void)
 {
@@ -190,6 +334,7 @@ control_calls(void)
 		{ "/workers/#/restart", true, restart_one },
 		{ "/workers/restart", true, restart_all },
 		{ "/reload", true, reload },
+		{ "/check", false, begin_check },
 		{ NULL, false, NULL },
 	};
 

@@ -74,7 +74,7 @@ struct broker {
 	struct service *service;
 	struct status status;
 	struct orders *orders;
-	struct control calls;
+	struct control *calls;
 	struct http *servers[SERVERS_MAX];
 	int server_count;
 	bool stopping, failed;
@@ -476,7 +476,7 @@ on_library_line(int severity, const char *text)
 static int
 serve_pages(struct broker *broker, struct endpoints *endpoints, const struct http_call *calls)
 {
-	const struct http_offer offer = { status_pages(), &broker->status, calls, &broker->calls };
+	const struct http_offer offer = { status_pages(), &broker->status, calls, broker->calls };
 
 	for (int i = 0; i < endpoints->count; i++) {
 		struct http *server = NULL;
@@ -546,10 +546,12 @@ assemble(struct broker *broker)
 	    &reloading_hooks);
 	if (broker->reloading == NULL)
 		return fail("reload");
-	broker->calls = (struct control){ broker->orders, broker->reloading };
 	broker->status = (struct status){ .crew = broker->crew, .handover = broker->handover, .parking = broker->parking,
 		.listener = broker->listener, .topics = &broker->topics, .boards = &broker->boards,
 		.data_descriptor = broker->lock.descriptor };
+	broker->calls = control_new(broker->base, broker->orders, broker->reloading, &broker->status);
+	if (broker->calls == NULL)
+		return fail("control");
 	if (status_init(&broker->status) != 0 || serve_pages(broker, &broker->web, NULL) != 0 ||
 	    serve_pages(broker, &broker->control, control_calls()) != 0)
 		return fail("HTTP");
@@ -597,6 +599,7 @@ tear_down(struct broker *broker)
 {
 	hold_signals();
 	orders_free(broker->orders);
+	control_free(broker->calls);
 	for (int i = 0; i < broker->server_count; i++)
 		http_free(broker->servers[i]);
 	status_free(&broker->status);

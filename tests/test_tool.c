@@ -226,7 +226,7 @@ static void
 options_of_program(char *set, size_t size)
 {
 	static const char *const helps[] = { "produce -h", "consume -h", "replay -h", "follow -h", "tail -h", "topics -h",
-		"ping -h", "dump -h", "verify -h", "repair -h" };
+		"ping -h", "dump -h", "verify -h", "repair -h", "status -h", "restart-worker -h", "reload -h" };
 
 	for (size_t i = 0; i < sizeof helps / sizeof helps[0]; i++) {
 		struct run help = { 0 };
