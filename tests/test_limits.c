@@ -3,13 +3,19 @@
  * peers that are
  * not there any more, signals that come too often.
  */
+#include <arpa/inet.h>
 #include <check.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "broker.h"
@@ -291,6 +297,124 @@ START_TEST(bug_G3_connections_are_kept_alive)
 }
 END_TEST
 
+/*
+ * A cut link, in network namespaces: the broker's, which is this test's, has one end of a veth pair, the clients' process
+ * in another one has the other end and takes it down. Nobody says goodbye.
+ */
+enum { CUT_CLIENTS = 10, CUT_PORT = 9092 };
+
+struct far_side {
+	pid_t pid;
+	int news, orders;	/* a byte for each step done; closed to end it */
+};
+
+/* The clients' process: waits for its end of the link, connects, waits, cuts, and stays. Never returns. */
+static void
+run_far_side(int news, int orders)
+{
+	char byte;
+	bool ok = unshare(CLONE_NEWNET) == 0 && write(news, "u", 1) == 1 && read(orders, &byte, 1) == 1 &&
+	    system("ip addr add 10.99.0.2/24 dev lbfar && ip link set lbfar up") == 0;
+
+	for (int i = 0; ok && i < CUT_CLIENTS; i++) {
+		struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(CUT_PORT) };
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		inet_pton(AF_INET, "10.99.0.1", &to.sin_addr);
+		ok = connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
+		    wire_produce_one(fd, "t", i % 2, WIRE_WRITTEN, "x", 1, NULL) == WIRE_OK;
+	}
+	ok = ok && write(news, "c", 1) == 1 && read(orders, &byte, 1) == 1 && system("ip link set lbfar down") == 0 &&
+	    write(news, "d", 1) == 1;
+	if (ok && read(orders, &byte, 1) < 0)
+		perror("the far side");
+	_exit(!ok);
+}
+
+/* False when there are no network namespaces here. */
+static bool
+begin_far_side(struct far_side *far)
+{
+	int news[2], orders[2];
+	char command[256], byte;
+
+	if (unshare(CLONE_NEWNET) != 0 || system("ip link set lo up") != 0)
+		return false;
+	ck_assert_int_eq(pipe(news), 0);
+	ck_assert_int_eq(pipe(orders), 0);
+	far->pid = fork();
+	if (far->pid == 0) {
+		close(news[0]);
+		close(orders[1]);
+		run_far_side(news[1], orders[0]);
+	}
+	close(news[1]);
+	close(orders[0]);
+	far->news = news[0];
+	far->orders = orders[1];
+	snprintf(command, sizeof command, "ip link add lbnear type veth peer name lbfar netns %d && "
+	    "ip addr add 10.99.0.1/24 dev lbnear && ip link set lbnear up", (int)far->pid);
+	return read(far->news, &byte, 1) == 1 && system(command) == 0;
+}
+
+static void
+order_far_side(const struct far_side *far)
+{
+	char byte;
+
+	ck_assert_int_eq(write(far->orders, "x", 1), 1);
+	ck_assert_int_eq(read(far->news, &byte, 1), 1);
+}
+
+/* Two minutes are long for a test: the broker's own sockets get a shorter keepalive. Returns how many there were. */
+static int
+hurry_keepalive(pid_t pid)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), count = 0, second = 1, probes = 2;
+
+	for (int number = 3; number < 200; number++) {
+		int fd = (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
+		struct sockaddr_in peer = { .sin_family = AF_UNSPEC };
+		socklen_t size = sizeof peer;
+
+		if (fd >= 0 && getpeername(fd, (struct sockaddr *)&peer, &size) == 0 && peer.sin_family == AF_INET &&
+		    ntohl(peer.sin_addr.s_addr) == 0x0a630002) {
+			setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+			setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &second, sizeof second);
+			setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &second, sizeof second);
+			count++;
+		}
+		if (fd >= 0)
+			close(fd);
+	}
+	close(pidfd);
+	return count;
+}
+
+START_TEST(bug_G3_a_link_that_is_cut)
+{
+	struct far_side far = { 0 };
+	int found = 0;
+
+	if (!begin_far_side(&far)) {
+		procs_skipped("bug_G3_a_link_that_is_cut", "no network namespaces here");
+		return;
+	}
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n", .broker = "listen = 127.0.0.1:0, 10.99.0.1:9092\n" });
+	order_far_side(&far);
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, CUT_CLIENTS, SOON_MS));
+	for (int i = 0; i < broker.worker_count; i++)
+		found += hurry_keepalive(broker.workers[i]);
+	ck_assert_int_eq(found, CUT_CLIENTS);
+	order_far_side(&far);
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 0, SOON_MS));
+	close(far.orders);
+	ck_assert_int_eq(waitpid(far.pid, NULL, 0), far.pid);
+	close(far.news);
+	finish();
+}
+END_TEST
+
 /* ---- bug_H17: SIGHUP ------------------------------------------------------------------------------------------------ */
 
 enum { H17_CLIENTS = 8, H17_PARTITIONS = 4 };
@@ -387,6 +511,7 @@ suite(void)
 	tcase_add_test(tc, bug_G1_two_hundred_connections_and_64_descriptors);
 	tcase_add_test(tc, bug_G1_the_system_is_out_of_files);
 	tcase_add_test(tc, bug_G3_connections_are_kept_alive);
+	tcase_add_test(tc, bug_G3_a_link_that_is_cut);
 	tcase_add_test(tc, bug_H17_a_hangup_once_a_second);
 	suite_add_tcase(s, tc);
 	return s;
