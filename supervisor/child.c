@@ -815,6 +815,12 @@ child_taking_over(const struct child *child)
 	return child->replace.state == REPLACE_SUCCEEDING && child->restart.failures == 0 && !child_serving(child);
 }
 
+int64_t
+child_takeover_ns(const struct child *child)
+{
+	return child->ends.released && child_taking_over(child) ? child->vacant_ns : 0;
+}
+
 bool
 child_behind(const struct child *child)
 {

@@ -85,6 +85,8 @@ bool child_stopped(const struct child *child);
 bool child_serving(const struct child *child);
 /* It does not serve for a moment only: the process that has been prepared for it is taking over. */
 bool child_taking_over(const struct child *child);
+/* Since when it takes over logs that have been released to it, on CLOCK_MONOTONIC; 0 when it does not. */
+int64_t child_takeover_ns(const struct child *child);
 /*
  * Better give a connection to another one: messages wait because it does not read, or its loop has not turned for a
  * while, or it is about to end or to be replaced. The board is its own word, so this is a preference and no more.

@@ -434,6 +434,14 @@ pages_alive(const struct pages_view *view, int64_t since_ns)
 }
 
 /* since_ns 0: nobody has waited for a sign of life. */
+/* What an operator has asked for is no reason to wake him, as long as it goes well. */
+static bool
+takes_over(const struct pages_view *view, const struct pages_worker *worker)
+{
+	return worker->takeover_ns != 0 &&
+	    view->now_ns - worker->takeover_ns < PAGES_TAKEOVER_S * (int64_t)CLOCK_NS_PER_S;
+}
+
 static void
 worker_health(struct page *page, int *count, const struct pages_view *view, int32_t number, int64_t since_ns)
 {
@@ -444,7 +452,7 @@ worker_health(struct page *page, int *count, const struct pages_view *view, int3
 	if (worker->failing)
 		reason(page, count, "worker %d: failing, died %d times in a row (%s)", (int)number, worker->failures,
 		    restart_state_name(worker->state));
-	else if (worker->state != RESTART_SERVING)
+	else if (worker->state != RESTART_SERVING && !takes_over(view, worker))
 		reason(page, count, "worker %d: down (%s)", (int)number, restart_state_name(worker->state));
 	else if (silence_s >= PAGES_SILENT_S || missed)
 		reason(page, count, "worker %d: gives no sign of life for %lld s", (int)number, (long long)silence_s);

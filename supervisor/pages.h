@@ -24,6 +24,7 @@ struct pages_worker {
 	const struct board *board;
 	int64_t pid;			/* 0: no process */
 	enum replace_state replacement;
+	int64_t takeover_ns;		/* CLOCK_MONOTONIC: since when the next process takes over in order; 0: it does not */
 	int64_t connections;
 	bool restarted;			/* then the last time: */
 	enum restart_reason last_reason;
@@ -50,6 +51,7 @@ struct pages_view {
 enum {
 	PAGES_MISSED_S = 2,		/* after that, one that should have given a sign of life has not */
 	PAGES_SILENT_S = 5,		/* a serving worker whose loop has not turned for so long is reported */
+	PAGES_TAKEOVER_S = 5,		/* a planned restart takes milliseconds: it is reported when clients wait for longer */
 	PAGES_REASONS_MAX = 100,	/* lines of reasons in /healthz; then their number */
 };
 

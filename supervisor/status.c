@@ -68,6 +68,7 @@ collect_worker(const struct status *status, int32_t number)
 		.board = &status->boards->maps[number],
 		.pid = child_pid(child),
 		.replacement = child_replacement(child)->state,
+		.takeover_ns = child_takeover_ns(child),
 		.connections = child_connections(child),
 		.restarted = last->number > 0,
 		.last_reason = last->reason,

@@ -269,6 +269,27 @@ START_TEST(health_names_each_reason)
 }
 END_TEST
 
+/* A planned restart is no alarm, unless it takes long or fails. */
+START_TEST(D03_health_stays_green_while_a_worker_is_replaced)
+{
+	char *page;
+
+	workers[0].state = RESTART_OPENING;
+	workers[0].takeover_ns = view.now_ns - PAGES_TAKEOVER_S * (int64_t)CLOCK_NS_PER_S + 1;
+	free(render(pages_health, 200));
+	workers[0].takeover_ns--;
+	page = render(pages_health, 503);
+	ck_assert_str_eq(page, "worker 0: down (opening its logs)\n");
+	free(page);
+	workers[0].takeover_ns = view.now_ns;
+	workers[0].failing = true;
+	free(render(pages_health, 503));
+	workers[0].failing = false;
+	slot(0, 0)->state = BOARD_FAILED;
+	free(render(pages_health, 503));
+}
+END_TEST
+
 START_TEST(bug_L1_a_hung_worker_is_not_healthy)
 {
 	char *page;
@@ -340,6 +361,7 @@ main(void)
 	tcase_add_test(small, histograms_are_cumulative_and_in_seconds);
 	tcase_add_test(small, the_format_is_prometheus);
 	tcase_add_test(small, health_names_each_reason);
+	tcase_add_test(small, D03_health_stays_green_while_a_worker_is_replaced);
 	tcase_add_test(small, bug_L1_a_hung_worker_is_not_healthy);
 	tcase_add_test(small, readiness);
 	tcase_add_test(large, a_hundred_thousand_partitions);

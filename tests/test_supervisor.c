@@ -863,6 +863,36 @@ START_TEST(D03_a_successor_that_dies_is_followed_by_another)
 }
 END_TEST
 
+/* Nobody is woken by a takeover; but when clients have waited for five seconds, and not before. */
+START_TEST(D03_a_successor_that_does_not_serve_is_reported)
+{
+	struct broker broker;
+	int64_t begin_ms, until_ms;
+	char *body;
+	int fd, status;
+
+	start(&broker, &one_worker, "serve opening");
+	fd = connect_to(&broker);
+	begin_ms = wire_now_ms();
+	until_ms = begin_ms + SOON_MS;
+	send_text(fd, "r");
+	for (;; usleep(20 * 1000)) {
+		body = broker_http_get(&broker, "/healthz", &status);
+		ck_assert_ptr_nonnull(body);
+		if (status == 503)
+			break;
+		free(body);
+		ck_assert_msg(wire_now_ms() < until_ms, "health does not say it");
+	}
+	ck_assert_int_ge(wire_now_ms() - begin_ms, 5000);
+	ck_assert_str_eq(body, "worker 0: down (opening its logs)\n");
+	ck_assert_int_eq(broker_count_log(&broker, "worker 0: replaced"), 0);
+	free(body);
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
 /* Whoever waits for it is told; the worker is as one that dies at every start. */
 START_TEST(D03_successors_that_all_die)
 {
@@ -2066,6 +2096,7 @@ make_suite(void)
 	    (int)(sizeof(bad_drains) / sizeof(bad_drains[0])));
 	tcase_add_loop_test(tcase, D03_one_that_does_not_finish, 0, (int)(sizeof(bad_finishes) / sizeof(bad_finishes[0])));
 	tcase_add_loop_test(tcase, D03_a_successor_that_dies_is_followed_by_another, 0, 2);
+	tcase_add_test(tcase, D03_a_successor_that_does_not_serve_is_reported);
 	tcase_add_test(tcase, D03_successors_that_all_die);
 	tcase_add_test(tcase, D03_one_that_dies_during_its_replacement);
 	tcase_add_test(tcase, D03_many_replacements_leak_nothing);
