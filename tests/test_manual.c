@@ -324,6 +324,89 @@ START_TEST(manual_has_the_metrics_of_the_broker)
 }
 END_TEST
 
+/* ---- logsupervisor(8): /status.json ------------------------------------------------------------------------------ */
+
+/* Is it a whole word of the text? */
+static bool
+has_word(const char *text, const char *word, size_t length)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
+
+	for (const char *at = text; (at = memmem(at, strlen(at), word, length)) != NULL; at++)
+		if ((at == text || strchr(letters, at[-1]) == NULL) && (at[length] == '\0' || strchr(letters, at[length]) == NULL))
+			return true;
+	return false;
+}
+
+/* What stands about it in the page; the caller frees it. */
+static char *
+read_status_section(void)
+{
+	char *page = read_page("logsupervisor.8"), *start = strstr(page, "\nThe members of\n"), *end, *section;
+
+	ck_assert_ptr_nonnull(start);
+	end = strstr(start, "\n.Ss ");
+	ck_assert_ptr_nonnull(end);
+	section = strndup(start, (size_t)(end - start));
+	free(page);
+	return section;
+}
+
+/* Every name of a member is told, in the section or, what are labels of metrics, as their values. */
+static void
+expect_members_told(const char *json, const char *section, const char *metrics)
+{
+	for (const char *at = json; (at = strstr(at, "\":")) != NULL; at++) {
+		const char *name = at;
+
+		while (name[-1] != '"')
+			name--;
+		ck_assert_msg(has_word(section, name, (size_t)(at - name)) || has_word(metrics, name, (size_t)(at - name)),
+		    "%.*s of /status.json is not in logsupervisor(8)", (int)(at - name), name);
+	}
+}
+
+/* Every quoted word of the section is a member, or one of the values that this broker's have not. */
+static void
+expect_told_members(const char *section, const char *json)
+{
+	static const char others[] = "null none open closed failed not opened";
+	char *copy = strdup(section), *rest = copy, *line, *word;
+
+	while ((line = strsep(&rest, "\n")) != NULL) {
+		char *quoted = strncmp(line, ".Ql ", 4) == 0 ? line + 4 : strncmp(line, ".Pq Ql ", 7) == 0 ? line + 7 : NULL;
+
+		while (quoted != NULL && (word = strsep(&quoted, " ")) != NULL) {
+			char name[64];
+
+			snprintf(name, sizeof name, "\"%s\":", word);
+			ck_assert_msg(strchr(",.()", *word) != NULL || has_word(others, word, strlen(word)) ||
+			    strstr(json, name) != NULL, "%s is not in /status.json", word);
+		}
+	}
+	free(copy);
+}
+
+START_TEST(manual_has_the_members_of_the_status)
+{
+	char *section = read_status_section(), *metrics = read_metrics_section(), *json;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n", .workers = 1 });
+	broker.workers_may_die = true;
+	ck_assert_int_eq(kill(broker.workers[0], SIGTERM), 0);	/* so that there is a last restart */
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_restarts_total", "reason=\"requested\"", 1, WIRE_DEADLINE_MS));
+	json = broker_http_get(&broker, "/status.json", NULL);
+	ck_assert_ptr_nonnull(json);
+	expect_members_told(json, section, metrics);
+	expect_told_members(section, json);
+	free(json);
+	free(metrics);
+	free(section);
+	broker_stop(&broker);
+	broker_end(&broker);
+}
+END_TEST
+
 /* ---- options of each verb ---------------------------------------------------------------------------------------- */
 
 enum { OPTIONS_BYTES = 1024 };
@@ -750,6 +833,7 @@ suite(void)
 	suite_add_tcase(s, protocol);
 	tcase_set_timeout(programs, 120);
 	tcase_add_test(programs, manual_has_the_metrics_of_the_broker);
+	tcase_add_test(programs, manual_has_the_members_of_the_status);
 	tcase_add_test(programs, manual_has_the_options_of_each_verb);
 	tcase_add_test(programs, manual_has_the_options_of_the_broker);
 	tcase_add_test(programs, manual_examples_of_the_tool_work);
