@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -759,6 +760,72 @@ START_TEST(sigint_stops_it)
 	kill(broker.pid, SIGINT);
 	ck_assert_int_eq(broker_wait_exit(&broker, BROKER_STOP_MS), 0);
 	broker_end(&broker);
+}
+END_TEST
+
+/* ---- D05: a worker that cannot be started ----------------------------------------------------------------------- */
+
+static int64_t
+memory_of(pid_t pid)
+{
+	char path[64], *text, *line;
+	int64_t kib;
+
+	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+	text = procs_read_file(path, NULL);
+	line = strstr(text, "VmSize:");
+	ck_assert_ptr_nonnull(line);
+	kib = strtoll(line + strlen("VmSize:"), NULL, 10);
+	free(text);
+	return kib * 1024;
+}
+
+static void
+expect_health(int status, const char *begins)
+{
+	int is;
+	char *body = broker_http_get(&broker, "/healthz", &is);
+
+	ck_assert_ptr_nonnull(body);
+	ck_assert_msg(is == status && strncmp(body, begins, strlen(begins)) == 0, "health: %d %s", is, body);
+	free(body);
+}
+
+/* The group's processes die for want of memory until there is some; the other group's process, which lives, serves. */
+START_TEST(D05_a_worker_that_gets_no_memory)
+{
+	enum { LATE_MS = 30000, ROOM_BYTES = 1024 * 1024 };	/* for the supervisor's own pages; a worker needs much more */
+	struct rlimit before, little;
+	int32_t here, there;
+	int resident, fd;
+
+	if (broker_is_asan()) {
+		procs_skipped("D05_a_worker_that_gets_no_memory", "with AddressSanitizer memory cannot be limited");
+		return;
+	}
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n" });
+	broker.workers_may_die = true;
+	here = partition_in("t", 0);
+	there = partition_in("t", 1);
+	resident = connect_tcp();
+	produce(resident, "t", there, WIRE_WRITTEN, "before");
+	produce(resident, "t", here, WIRE_WRITTEN, "before");
+	ck_assert_int_eq(prlimit(broker.pid, RLIMIT_AS, NULL, &before), 0);
+	little = (struct rlimit){ (rlim_t)(memory_of(broker.pid) + ROOM_BYTES), before.rlim_max };
+	ck_assert_int_eq(prlimit(broker.pid, RLIMIT_AS, &little, NULL), 0);
+	kill(broker_worker_of(&broker, "t", there), SIGKILL);
+	ck_assert(broker_wait_log(&broker, "before it served, 3 times in a row: failing", LATE_MS));
+	expect_health(503, "worker 1: failing, died ");
+	produce(resident, "t", here, WIRE_FORCED, "meanwhile");
+	expect_record(resident, "t", here, 1, "meanwhile");
+	ck_assert_int_eq(prlimit(broker.pid, RLIMIT_AS, &before, NULL), 0);
+	fd = connect_tcp();
+	expect_record(fd, "t", there, 0, "before");
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_up", NULL, 2, LATE_MS));
+	expect_health(200, "ok");
+	close(resident);
+	close(fd);
+	finish();
 }
 END_TEST
 
@@ -1810,6 +1877,7 @@ suite(void)
 	tcase_add_test(tc, bug_H6_signals_reach_only_whom_they_are_for);
 	tcase_add_test(tc, inherited_signal_dispositions_and_mask);
 	tcase_add_test(tc, sigint_stops_it);
+	tcase_add_test(tc, D05_a_worker_that_gets_no_memory);
 	tcase_add_test(tc, D06_supervisor_killed_second_refused_until_workers_are_gone);
 	tcase_add_test(tc, D06_supervisor_killed_while_a_replaced_worker_finishes);
 	tcase_add_test(tc, D06_supervisor_killed_workers_answer_and_force);

@@ -575,6 +575,55 @@ START_TEST(D05_a_worker_that_dies_at_every_start)
 }
 END_TEST
 
+/* The program is gone, may not be executed, or is no program: told by name, slower and slower, and mended without a restart. */
+static const struct {
+	const char *spoil, *why;
+} bad_programs[] = {
+	{ "rm '%s/logworker'", "No such file or directory" },
+	{ "chmod 0 '%s/logworker'", "Permission denied" },
+	{ "echo spoilt > '%s/new' && chmod 755 '%s/new' && mv '%s/new' '%s/logworker'", "Exec format error" },
+};
+
+START_TEST(D05_a_program_that_cannot_be_executed)
+{
+	struct broker broker;
+	char command[512], said[256], *body;
+	pid_t next;
+	int fd, neighbour, status;
+
+	start(&broker, &two_workers, "serve");
+	fd = connect_to(&broker);
+	neighbour = connect_to(&broker);
+	ck_assert_int_eq(who_serves(fd, "g1i", NULL), 1);
+	ck_assert_int_eq(who_serves(neighbour, "g0i", NULL), 0);
+	snprintf(command, sizeof(command), "cp -p '%s/logworker' '%s/kept'", programs, programs);
+	ck_assert_int_eq(system(command), 0);
+	snprintf(command, sizeof(command), bad_programs[_i].spoil, programs, programs, programs, programs);
+	ck_assert_int_eq(system(command), 0);
+	send_text(fd, "x");
+	ck_assert(wire_ended(fd, SOON_MS));
+	close(fd);
+	ck_assert(broker_wait_log(&broker, "worker 1: exited (status 127) before it served, 3 times in a row: failing", SOON_MS));
+	snprintf(said, sizeof(said), "cannot start %s/logworker: %s", programs, bad_programs[_i].why);
+	ck_assert_int_ge(broker_count_log(&broker, said), 3);
+	ck_assert_int_eq(broker_count_log(&broker, "1 time in a row; next try in 100 ms"), 1);
+	ck_assert_int_eq(broker_count_log(&broker, "2 times in a row; next try in 200 ms"), 1);
+	ck_assert_int_eq(who_serves(neighbour, "i", NULL), 0);
+	body = broker_http_get(&broker, "/healthz", &status);
+	ck_assert_int_eq(status, 503);
+	ck_assert_int_eq(strncmp(body, "worker 1: failing, died ", 24), 0);
+	free(body);
+	send_text(neighbour, "g1i");	/* waits for it */
+	snprintf(command, sizeof(command), "mv '%s/kept' '%s/logworker'", programs, programs);
+	ck_assert_int_eq(system(command), 0);
+	read_identity(neighbour, &status, &next);
+	ck_assert_int_eq(status, 1);
+	ck_assert(metric_becomes(&broker, "logbroker_worker_up", NULL, 2));
+	close(neighbour);
+	stop(&broker);
+}
+END_TEST
+
 /* It serves and dies, again and again: at once twenty times, then slower; and it does not say so without end. */
 START_TEST(at_once_twenty_times)
 {
@@ -2104,6 +2153,8 @@ make_suite(void)
 	tcase_add_loop_test(tcase, D07_stops_during_a_replacement, 0, 5);
 	tcase_add_loop_test(tcase, a_bad_start_is_tried_again, 0, (int)(sizeof(bad_starts) / sizeof(bad_starts[0])));
 	tcase_add_test(tcase, D05_a_worker_that_dies_at_every_start);
+	tcase_add_loop_test(tcase, D05_a_program_that_cannot_be_executed, 0,
+	    (int)(sizeof(bad_programs) / sizeof(bad_programs[0])));
 	tcase_add_test(tcase, at_once_twenty_times);
 	tcase_add_test(tcase, settings_that_cannot_be_sent);
 	tcase_add_test(tcase, a_worker_that_shuts_its_channel_down_is_killed);

@@ -166,7 +166,8 @@ submit(struct jobs *jobs, struct list *list, struct job *job)
 	if (needs_thread && jobs->thread_count < JOBS_THREADS_MAX) {
 		error = start_thread(jobs);
 		if (error != 0 && jobs->thread_count == 0)
-			log_fatal(1, "cannot start a thread for disk work: error %d; raise the limit on processes", error);
+			log_fatal(1, "cannot start a thread for disk work: error %d; raise the limit on processes, or that on "
+			    "memory", error);
 	}
 }
 
