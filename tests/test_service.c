@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "broker.h"
@@ -200,6 +201,66 @@ START_TEST(bug_H7_ready_is_told_once_by_the_supervisor)
 	ck_assert_int_gt(strtoll(strstr(manager.told[stopping], "EXTEND_TIMEOUT_USEC=") + 20, NULL, 10), 15000000);
 	for (int i = 0; i < manager.count; i++)
 		ck_assert_int_eq(manager.by[i], broker.pid);
+	broker_end(&broker);
+	manager_close();
+}
+END_TEST
+
+static long long
+monotonic_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+}
+
+/* Each reload is told before anything of it is done, and its end, whatever has become of it. */
+START_TEST(bug_H7_reloads_are_told)
+{
+	static const struct {
+		const char *edit, *said;
+	} cases[] = {
+		{ "", "reload: nothing has changed" },
+		{ "1a max_fetch_wait = 7s", "reload: worker 1: restarted with the new settings" },
+		{ "1a workers = none", "error supervisor: reload: " },
+	};
+	enum { CASES = sizeof cases / sizeof cases[0] };
+	char command[BROKER_PATH_BYTES + 128];
+	int told;
+
+	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 2\n", .workers = 2 });
+	manager_open("path");
+	launch((const char *const[]){ manager.variable, NULL });
+	broker_wait_ready(&broker);
+	broker.workers_may_die = true;
+	told = manager_wait("READY=1", 0);
+	for (int i = 0; i < CASES; i++) {
+		long long before_us = monotonic_us(), at_us;
+
+		snprintf(command, sizeof command, "sed -i '%s' '%s/broker.ini'", cases[i].edit, broker.directory);
+		ck_assert_int_eq(system(command), 0);
+		kill(broker.pid, SIGHUP);
+		told = manager_wait("RELOADING=1\nMONOTONIC_USEC=", told + 1);
+		at_us = strtoll(strrchr(manager.told[told], '=') + 1, NULL, 10);
+		ck_assert(at_us >= before_us && at_us <= monotonic_us());
+		told = manager_wait("READY=1", told + 1);
+		ck_assert_int_eq(manager.by[told], broker.pid);
+		ck_assert(broker_wait_log(&broker, cases[i].said, SOON_MS));
+	}
+	/* Once more, and stopped in the middle of it or behind it: the stop has the last word. */
+	snprintf(command, sizeof command, "sed -i -e '/workers = none/d' -e 's/max_fetch_wait = 7s/max_fetch_wait = 8s/' "
+	    "'%s/broker.ini'", broker.directory);
+	ck_assert_int_eq(system(command), 0);
+	kill(broker.pid, SIGHUP);
+	manager_wait("RELOADING=1", told + 1);
+	broker_stop(&broker);
+	told = manager_wait("STOPPING=1", told + 1);
+	while (manager_take())
+		;
+	ck_assert_int_eq(manager_count("RELOADING=1", 0, manager.count), CASES + 1);
+	ck_assert_int_eq(manager_count("READY=1", told, manager.count), 0);
+	ck_assert_int_eq(manager_count("RELOADING=1", told, manager.count), 0);
 	broker_end(&broker);
 	manager_close();
 }
@@ -580,6 +641,7 @@ suite(void)
 	tcase_set_timeout(stopping, 120);
 	tcase_set_timeout(starts, 180);
 	tcase_add_loop_test(tc, bug_H7_ready_is_told_once_by_the_supervisor, 0, 2);
+	tcase_add_test(tc, bug_H7_reloads_are_told);
 	tcase_add_test(tc, bug_H7_nobody_to_tell);
 	tcase_add_test(tc, bug_H7_a_long_start_asks_for_more_time);
 	tcase_add_test(tc, the_watchdog_is_fed_while_all_workers_live);
