@@ -763,6 +763,34 @@ START_TEST(sigint_stops_it)
 }
 END_TEST
 
+/* ---- D03: planned restarts --------------------------------------------------------------------------------------- */
+
+/* With nothing to force, nothing but its heartbeat would turn its loop. Several are faster than that, one behind the other. */
+START_TEST(D03_an_idle_worker_does_not_wait_for_its_heartbeat)
+{
+	enum { TRIES = 30, IN_A_ROW = 4, LATE_MS = 30000, MUCH_LESS_THAN_A_BEAT_MS = 400 };
+	int fast = 0;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n" });
+	broker.workers_may_die = true;
+	for (int i = 0; i < TRIES && fast < IN_A_ROW; i++) {
+		int64_t begin_ms = wire_now_ms();
+		pid_t pid;
+
+		ck_assert_int_ge(broker_workers(&broker, &pid, 1), 1);
+		kill(pid, SIGTERM);
+		while (broker_count_log(&broker, "worker 0: replaced, pid ") == i) {
+			ck_assert_int_lt(wire_now_ms() - begin_ms, LATE_MS);
+			usleep(1000);
+		}
+		fast = wire_now_ms() - begin_ms < MUCH_LESS_THAN_A_BEAT_MS ? fast + 1 : 0;
+		ck_assert(broker_wait_gone(pid, LATE_MS));
+	}
+	ck_assert_int_eq(fast, IN_A_ROW);
+	finish();
+}
+END_TEST
+
 /* ---- D05: a worker that cannot be started ----------------------------------------------------------------------- */
 
 static int64_t
@@ -1877,6 +1905,7 @@ suite(void)
 	tcase_add_test(tc, bug_H6_signals_reach_only_whom_they_are_for);
 	tcase_add_test(tc, inherited_signal_dispositions_and_mask);
 	tcase_add_test(tc, sigint_stops_it);
+	tcase_add_test(tc, D03_an_idle_worker_does_not_wait_for_its_heartbeat);
 	tcase_add_test(tc, D05_a_worker_that_gets_no_memory);
 	tcase_add_test(tc, D06_supervisor_killed_second_refused_until_workers_are_gone);
 	tcase_add_test(tc, D06_supervisor_killed_while_a_replaced_worker_finishes);

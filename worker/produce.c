@@ -674,9 +674,10 @@ go_on_with_pass(struct lane *lane)
 		partition_ask_point(lane->log);
 		begin_upkeep(lane, 0);
 		lane->passage = LANE_POINT_STORED;
-	} else if (lane->passage == LANE_POINT_STORED && !lane->upkeep_running) {
-		lane->passage = LANE_PASSED;
 	}
+	/* At once, when there was nothing to store: then no job's end would bring the next turn. */
+	if (lane->passage == LANE_POINT_STORED && !lane->upkeep_running)
+		lane->passage = LANE_PASSED;
 }
 
 bool
