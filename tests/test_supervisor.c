@@ -579,9 +579,9 @@ END_TEST
 static const struct {
 	const char *spoil, *why;
 } bad_programs[] = {
-	{ "rm '%s/logworker'", "No such file or directory" },
-	{ "chmod 0 '%s/logworker'", "Permission denied" },
-	{ "echo spoilt > '%s/new' && chmod 755 '%s/new' && mv '%s/new' '%s/logworker'", "Exec format error" },
+	{ "rm logworker", "No such file or directory" },
+	{ "chmod 0 logworker", "Permission denied" },
+	{ "echo spoilt > new && chmod 755 new && mv new logworker", "Exec format error" },
 };
 
 START_TEST(D05_a_program_that_cannot_be_executed)
@@ -598,7 +598,7 @@ START_TEST(D05_a_program_that_cannot_be_executed)
 	ck_assert_int_eq(who_serves(neighbour, "g0i", NULL), 0);
 	snprintf(command, sizeof(command), "cp -p '%s/logworker' '%s/kept'", programs, programs);
 	ck_assert_int_eq(system(command), 0);
-	snprintf(command, sizeof(command), bad_programs[_i].spoil, programs, programs, programs, programs);
+	snprintf(command, sizeof(command), "cd '%s' && %s", programs, bad_programs[_i].spoil);
 	ck_assert_int_eq(system(command), 0);
 	send_text(fd, "x");
 	ck_assert(wire_ended(fd, SOON_MS));
@@ -1022,7 +1022,7 @@ START_TEST(D03_many_replacements_leak_nothing)
 	ck_assert(children_become(&broker, 2));
 	for (int64_t until = wire_now_ms() + SOON_MS; broker_fd_count(broker.pid) > descriptors; usleep(10000))
 		ck_assert_int_lt(wire_now_ms(), until);
-	ck_assert_int_lt(broker_rss_kib(broker.pid) - rss_kib, 2048);
+	ck_assert(broker_is_asan() || broker_rss_kib(broker.pid) - rss_kib < 2048);	/* its quarantine keeps what is freed */
 	for (int i = 0; i < CLIENTS; i++)
 		close(fds[i]);
 	ck_assert(metric_becomes(&broker, "logbroker_connections", NULL, 0));
