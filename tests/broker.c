@@ -859,6 +859,21 @@ broker_freeze(pid_t pid)
 	}
 }
 
+void
+broker_freeze_worker(const struct broker *broker, pid_t worker)
+{
+	broker_freeze(broker->pid);
+	broker_freeze(worker);
+}
+
+/* In this order: the supervisor is lenient at first when it stood still for long itself. */
+void
+broker_thaw_worker(const struct broker *broker, pid_t worker)
+{
+	kill(worker, SIGCONT);
+	kill(broker->pid, SIGCONT);
+}
+
 long
 broker_rss_kib(pid_t pid)
 {

@@ -122,8 +122,12 @@ pid_t broker_worker_of(const struct broker *broker, const char *topic, int parti
 pid_t broker_wait_worker_of(const struct broker *broker, const char *topic, int partition, pid_t but, int deadline_ms);
 /* True when the process does not run any more (gone or a zombie) in time. */
 bool broker_wait_gone(pid_t pid, int deadline_ms);
-/* SIGSTOP, and back when the kernel says that all its threads have stopped. Continue with kill(pid, SIGCONT). */
+/* SIGSTOP, and back when the kernel says that all its threads have stopped. Continue with kill(pid, SIGCONT). A worker that
+ * stands still for ten seconds is killed by its supervisor. */
 void broker_freeze(pid_t pid);
+/* A worker and the supervisor, which cannot kill it then, however slow the machine is: for what needs no supervisor. */
+void broker_freeze_worker(const struct broker *broker, pid_t worker);
+void broker_thaw_worker(const struct broker *broker, pid_t worker);
 int broker_fd_count(pid_t pid);			/* -1 when the process is gone */
 /* Descriptors whose /proc link contains `text` ("(deleted)", "socket:", "-3/"). */
 int broker_fd_count_of(pid_t pid, const char *text);

@@ -897,13 +897,13 @@ START_TEST(bug_K4_group_commit)
 	}
 	before = broker_metric(&broker, count_name, NULL);
 	for (int round = 0; round < ROUNDS; round++) {
-		broker_freeze(broker.workers[0]);
+		broker_freeze_worker(&broker, broker.workers[0]);
 		for (int i = 0; i < PRODUCERS; i++) {
 			request.length = 0;
 			wire_put_produce_one(&request, i, "t", 0, WIRE_FORCED, "forced", 6);
 			ck_assert_int_eq(wire_send(fds[i], request.data, request.length), 0);
 		}
-		kill(broker.workers[0], SIGCONT);
+		broker_thaw_worker(&broker, broker.workers[0]);
 		for (int i = 0; i < PRODUCERS; i++)
 			ck_assert_int_eq(wire_expect(fds[i], i), 0);
 	}

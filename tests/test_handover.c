@@ -86,6 +86,17 @@ wait_supervisor_at_rest(void)
 	ck_assert(broker_wait(sleeps, &broker.pid, 10000));
 }
 
+/*
+ * On a machine that is slow beyond measure, a worker that a test has stopped is killed for that after ten seconds; what was
+ * given to it is then served by the next one, only earlier than the test wants.
+ */
+static bool
+killed_as_hung(void)
+{
+	broker.workers_may_die = broker_wait_log(&broker, "; killing it", 1000);
+	return broker.workers_may_die;
+}
+
 /* Descriptors at rest: no client. */
 struct baseline {
 	int supervisor;
@@ -835,7 +846,7 @@ START_TEST(D04_worker_killed_with_connections_in_its_channel)
 		/* All have left the first worker, and the supervisor has let go of them, too. */
 		ck_assert(procs_wait_fd_count(other, baseline.worker + 1, 10000));
 		ck_assert(procs_wait_fd_count(broker.pid, baseline.supervisor, 10000));
-		ck_assert_int_eq(wire_high_watermark(witness, "h", partition_in(1)), before);
+		ck_assert(wire_high_watermark(witness, "h", partition_in(1)) == before || killed_as_hung());
 		kill(victim, SIGKILL);
 		for (int i = 0; i < MANY; i++)
 			expect_answer(fds[i], 1000 + i);
@@ -1038,7 +1049,7 @@ pile_up(int **fds, int *resident, struct baseline *baseline, int limit_above, in
 	/* Meanwhile nobody else notices. */
 	for (int i = 0; i < 20; i++) {
 		ck_assert_int_eq(wire_produce_one(*resident, "h", partition_in(0), WIRE_FORCED, "here", 4, NULL), 0);
-		ck_assert_int_eq(wire_high_watermark(*resident, "h", partition_in(1)), before);
+		ck_assert(wire_high_watermark(*resident, "h", partition_in(1)) == before || killed_as_hung());
 	}
 	return count;
 }
@@ -1051,7 +1062,7 @@ all_are_answered(int *fds, int count, int resident)
 	kill(worker_of_group(1), SIGCONT);
 	for (int i = 0; i < count; i++)
 		expect_answer(fds[i], i);
-	ck_assert_int_eq(wire_high_watermark(resident, "h", partition_in(1)), before + count);
+	ck_assert(wire_high_watermark(resident, "h", partition_in(1)) == before + count || killed_as_hung());
 }
 
 START_TEST(D09_too_many_descriptors_in_flight)

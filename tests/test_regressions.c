@@ -338,12 +338,12 @@ say_and_reset(pid_t worker, enum last_words words)
 	for (int i = 0; i < RESETTERS; i++)
 		clients[i] = connect_settled("t", 0);
 	put_last_words(&frames, words);
-	broker_freeze(worker);
+	broker_freeze_worker(&broker, worker);
 	for (int i = 0; i < RESETTERS; i++) {
 		ck_assert_int_eq(wire_send(clients[i], frames.data, frames.length), 0);
 		wire_close_reset(clients[i]);
 	}
-	kill(worker, SIGCONT);
+	broker_thaw_worker(&broker, worker);
 	wire_bytes_free(&frames);
 }
 
@@ -434,10 +434,10 @@ START_TEST(stalled_producer_is_woken)
 	ck_assert_int_eq(wire_send(other, large.data, large.length - TAIL), 0);
 	wait_read(fd);
 	wait_read(other);
-	broker_freeze(worker);
+	broker_freeze_worker(&broker, worker);
 	ck_assert_int_eq(wire_send(fd, small.data + small.length - TAIL, TAIL), 0);
 	ck_assert_int_eq(wire_send(other, large.data + large.length - TAIL, TAIL), 0);
-	kill(worker, SIGCONT);
+	broker_thaw_worker(&broker, worker);
 	ck_assert_int_eq(wire_expect(fd, 1), 0);
 	ck_assert_int_eq(wire_expect(other, 2), 0);
 	/* One behind the other on one connection. */
@@ -581,10 +581,10 @@ START_TEST(buffer_bytes_reaches_held_connections)
 	for (int i = 0; i < HOLDERS; i++)
 		clients[i] = connect_settled("t", 0);
 	/* Frozen, so that one read gets the FETCH and what is behind it. */
-	broker_freeze(worker);
+	broker_freeze_worker(&broker, worker);
 	for (int i = 0; i < HOLDERS; i++)
 		ck_assert_int_eq(send(clients[i], frames.data, BEHIND_THE_HOLD, MSG_DONTWAIT), BEHIND_THE_HOLD);
-	kill(worker, SIGCONT);
+	broker_thaw_worker(&broker, worker);
 	closed = HOLDERS - limit / BEHIND_THE_HOLD;
 	ck_assert(broker_wait_metric_least(&broker, "logbroker_connections_overflowed_total", NULL, closed, SOON_MS));
 	ck_assert(broker_wait(buffer_bytes_kept, &limit, SOON_MS));
@@ -985,10 +985,10 @@ START_TEST(moves_when_there_is_a_descriptor)
 	settle(fd, "t", 0);
 	worker = worker_of_t0();
 	put_written(&frame, 5, "t", 1, BYTES);
-	broker_freeze(worker);
+	broker_freeze_worker(&broker, worker);
 	ck_assert_int_eq(wire_send(fd, frame.data, FIRST), 0);
 	fill_descriptors(worker);
-	kill(worker, SIGCONT);
+	broker_thaw_worker(&broker, worker);
 	ck_assert_msg(broker_wait_log(&broker, "waits to be handed to group 1", SOON_MS), "it was cut, or moved all the same");
 	ck_assert_msg(wire_silent(fd, 100), "it was cut");
 	procs_set_fd_limit(worker, 0);
@@ -1050,12 +1050,12 @@ START_TEST(cold_readers_take_turns)
 	greedy = connect_settled("t", 0);
 	modest = connect_settled("t", 0);
 	worker = broker_worker_of(&broker, "t", 0);
-	kill(worker, SIGSTOP);
+	broker_freeze_worker(&broker, worker);
 	put_cold_fetches(&frames, COLD_FETCHES);
 	send_frame(greedy, &frames);
 	wire_put_fetch_v1(&frames, 7, "t", 0, GREEDY_SEGMENTS, 1);
 	send_frame(modest, &frames);
-	kill(worker, SIGCONT);
+	broker_thaw_worker(&broker, worker);
 	ck_assert_int_lt(answers_until_other(greedy, modest), FAIR_FETCHES);
 	ck_assert_int_eq(wire_expect(modest, 7), 0);
 	close(greedy);

@@ -284,13 +284,13 @@ force_at_once(const struct broker_config *config)
 	before = barriers(FORCERS);
 	if (config->strace != NULL)
 		traced_before = broker_count_strace(&broker, "sync(", "/t-0/");
-	broker_freeze(worker);
+	broker_freeze_worker(&broker, worker);
 	for (int i = 0; i < FORCERS; i++)
 		send_forced(fds[i], i);
 	for (int i = 0; i < FORCERS; i++)
 		while (!has_left(fds[i]))
 			usleep(100);
-	kill(worker, SIGCONT);
+	broker_thaw_worker(&broker, worker);
 	expect_forced(fds);
 	count = barriers(2 * FORCERS) - before;
 	printf("A09: %d FORCED at once: %g barriers\n", FORCERS, count);

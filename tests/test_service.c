@@ -349,7 +349,7 @@ START_TEST(the_watchdog_is_fed_while_all_workers_live)
 	broker_freeze(worker);
 	silent = manager_wait("without a sign of life: 1", 0);
 	/* Long enough to be fed several times. What is not there is not waited for in vain: it is the order that counts. */
-	usleep(1500000);
+	usleep(1000000);
 	kill(worker, SIGCONT);
 	alive = manager_wait("STATUS=2 of 2 workers serving", silent + 1);
 	while (strstr(manager.told[alive], "sign of life") != NULL)
