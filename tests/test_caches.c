@@ -652,6 +652,31 @@ START_TEST(a_missing_index_is_stored_anew)
 END_TEST
 
 /* A sealed segment was replaced by another file: of the same size, a shorter and a longer one. */
+/* The log may be another process's when it runs. */
+START_TEST(D03_a_load_that_stores_nothing)
+{
+	struct partition_load *load;
+	struct partition_place place;
+	char path[LOGKIT_PATH_BYTES];
+
+	logkit_begin(&kit, formats[0], 1000);
+	logkit_open(&kit);
+	logkit_append(&kit, 40, 100);
+	logkit_close(&kit);
+	index_path(0, path);
+	ck_assert_int_eq(unlink(path), 0);
+	open_silently();
+	load = partition_load_begin(kit.p, 3);
+	ck_assert_ptr_nonnull(load);
+	partition_load_store_nothing(load);
+	partition_load_run(load);
+	ck_assert_int_eq(partition_load_finish(kit.p, load), 0);
+	ck_assert_int_eq(partition_find(kit.p, 3, &place), PARTITION_FOUND);
+	ck_assert_int_eq(access(path, F_OK), -1);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(an_index_whose_segment_was_replaced)
 {
 	char path[LOGKIT_PATH_BYTES];
@@ -1398,6 +1423,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, D03_a_released_log_is_opened_without_a_force, 0, 2 * FORMATS);
 	tcase_add_loop_test(tests, D03_a_released_log_that_has_changed_is_recovered, 0, 2);
 	tcase_add_test(tests, D03_a_failed_log_is_not_released);
+	tcase_add_test(tests, D03_a_load_that_stores_nothing);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);
 	tcase_add_loop_test(tests, an_index_that_cannot_be_read_is_not_passed_over, 0, FORMATS);
 	tcase_add_test(tests, a_segment_has_a_million_marks_at_most);

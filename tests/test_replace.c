@@ -362,6 +362,27 @@ begin_large_answer(const struct wire_bytes *behind)
 	return fd;
 }
 
+static void
+read_answers(int fd, struct wire_bytes *in, size_t count, int32_t first_id)
+{
+	static uint8_t some[256 * 1024];
+	struct wire_answer answer;
+	size_t position = 0;
+
+	while (count > 0) {
+		if (wire_next_answer(in, &position, &answer)) {
+			ck_assert_int_eq(answer.id, first_id++);
+			ck_assert_int_eq(answer.error, 0);
+			count--;
+		} else {
+			long n = wire_receive(fd, some, sizeof some, WIRE_DEADLINE_MS);
+
+			ck_assert_msg(n > 0, "the connection has ended: %ld", n);
+			wire_put(in, some, (size_t)n);
+		}
+	}
+}
+
 /* What was sent behind it is not executed by the old worker, which has no log any more. */
 START_TEST(D03_large_answer_is_sent_to_its_end)
 {
@@ -399,6 +420,29 @@ START_TEST(D03_large_answer_is_sent_to_its_end)
 }
 END_TEST
 
+/* The broker stops meanwhile: what has been announced is sent all the same. */
+START_TEST(D03_stop_while_the_old_worker_still_sends)
+{
+	struct wire_bytes in = { 0 };
+	pid_t pid;
+	int fd;
+
+	start("drain_timeout = 60s\n", NULL);
+	fd = begin_large_answer(NULL);
+	pid = owner();
+	replace(pid);
+	ck_assert_int_eq(kill(broker.pid, SIGTERM), 0);
+	ck_assert(broker_wait_log(&broker, "stopping", CHANGE_MS));
+	ck_assert_int_eq(kill(pid, 0), 0);
+	read_answers(fd, &in, 1, 9);
+	ck_assert(wire_ended_orderly(fd, CHANGE_MS));
+	ck_assert_int_eq(broker_wait_exit(&broker, CHANGE_MS), 0);
+	wire_bytes_free(&in);
+	close(fd);
+	broker_end(&broker);
+}
+END_TEST
+
 START_TEST(D03_reader_that_does_not_read_is_cut_at_drain_timeout)
 {
 	pid_t pid;
@@ -431,27 +475,6 @@ read_slowly(int fd, struct wire_bytes *in, struct change *change, int for_ms)
 
 		ck_assert_msg(n > 0, "the connection has ended: %ld", n);
 		wire_put(in, some, (size_t)n);
-	}
-}
-
-static void
-read_answers(int fd, struct wire_bytes *in, size_t count, int32_t first_id)
-{
-	static uint8_t some[256 * 1024];
-	struct wire_answer answer;
-	size_t position = 0;
-
-	while (count > 0) {
-		if (wire_next_answer(in, &position, &answer)) {
-			ck_assert_int_eq(answer.id, first_id++);
-			ck_assert_int_eq(answer.error, 0);
-			count--;
-		} else {
-			long n = wire_receive(fd, some, sizeof some, WIRE_DEADLINE_MS);
-
-			ck_assert_msg(n > 0, "the connection has ended: %ld", n);
-			wire_put(in, some, (size_t)n);
-		}
 	}
 }
 
@@ -660,6 +683,7 @@ add_tests(TCase *tc)
 	tcase_add_test(tc, D03_requests_behind_a_held_fetch_travel_inline);
 	tcase_add_test(tc, D03_requests_behind_a_held_fetch_travel_in_a_memfd);
 	tcase_add_test(tc, D03_large_answer_is_sent_to_its_end);
+	tcase_add_test(tc, D03_stop_while_the_old_worker_still_sends);
 	tcase_add_test(tc, D03_reader_that_does_not_read_is_cut_at_drain_timeout);
 	tcase_add_test(tc, D03_pipelined_producers_and_newcomers_do_not_notice);
 	tcase_add_test(tc, D03_what_is_not_forced_is_the_replacements);

@@ -146,6 +146,9 @@ load(struct lane *lane, int64_t offset)
 		lane_report(lane, BOARD_READ, errno, "cannot open a sealed segment");
 		return CODEC_STORAGE_FAILURE;
 	}
+	lane->load_stores_nothing = lane->worker->leaving;
+	if (lane->load_stores_nothing)
+		partition_load_store_nothing(lane->load);
 	lane->load_job = (struct job){ run_load, load_done, NULL };
 	jobs_submit_read(lane->worker->jobs, &lane->load_job);
 	return CODEC_NONE;

@@ -84,6 +84,7 @@ struct lane {
 	int64_t visible_bytes;		/* of the log, as its waiting readers know */
 	struct job load_job;
 	struct partition_load *load;	/* NULL: none is under way */
+	bool load_stores_nothing;	/* and so the log can be another's while it runs */
 
 	struct log_limit log_limits[BOARD_OPERATION_COUNT];	/* what goes wrong with this partition */
 };

@@ -197,6 +197,7 @@ struct partition_load {
 	int64_t index_interval_bytes;
 	int64_t last_append_ms;
 	bool opens;		/* the segment is not open yet */
+	bool stores_nothing;
 	int64_t offset;		/* the record to be found: */
 	struct index_mark mark;		/* from here on, */
 	int64_t end_position;		/* before there */
@@ -249,6 +250,12 @@ partition_load_begin(struct partition *p, int64_t offset)
 	return load;
 }
 
+void
+partition_load_store_nothing(struct partition_load *load)
+{
+	load->stores_nothing = true;
+}
+
 static int
 open_segment(struct partition_load *load)
 {
@@ -293,7 +300,8 @@ open_and_walk(struct partition_load *load)
 		return -1;
 	}
 	if (segment_walk(load->segment, load->file_bytes, load->limit) == 0) {
-		store_index(load);
+		if (!load->stores_nothing)
+			store_index(load);
 	} else if (errno == ENOMEM) {
 		load->error = ENOMEM;
 	} else {

@@ -93,6 +93,7 @@ begin_drain(struct process *p)
 		return;
 	log_debug("draining: a replacement is ready");
 	p->drain = DRAIN_FORCING;
+	p->worker.now_ns = clock_now_ns();
 	produce_begin_pass(&p->worker);
 }
 
@@ -261,21 +262,23 @@ release(struct process *p)
 	connections_return(worker->connections);
 }
 
-/* Goes on with handing over the logs; called in each turn. */
-static void
+/* Goes on with handing over the logs; called in each turn. True when it has just released them: connections are to go. */
+static bool
 advance_drain(struct process *p)
 {
 	struct worker *worker = &p->worker;
 
 	if (worker->stopping)
-		return;
+		return false;
 	worker->now_ns = clock_now_ns();
 	if (p->drain == DRAIN_FORCING && produce_force_pass(worker)) {
 		worker->draining = true;
 		p->drain = DRAIN_FINISHING;
 	}
-	if (p->drain == DRAIN_FINISHING && produce_finished(worker))
-		release(p);
+	if (p->drain != DRAIN_FINISHING || !produce_finished(worker))
+		return false;
+	release(p);
+	return true;
 }
 
 /* Answers have left and been acknowledged, connections given away have gone, or the time for both is over; and
@@ -288,7 +291,9 @@ stopped(struct process *p)
 	if (p->stop_deadline_ns == 0)
 		return false;
 	p->worker.overdue = clock_now_ns() >= p->stop_deadline_ns;
-	forced = (p->drain == DRAIN_RELEASED || produce_force_all(&p->worker)) && jobs_outstanding(p->worker.jobs) == 0;
+	/* Of released logs only when the broker stops: should nobody have taken them over, nobody else forces them. */
+	forced = (p->drain == DRAIN_RELEASED && !p->worker.stopping) || produce_force_all(&p->worker);
+	forced = forced && jobs_outstanding(p->worker.jobs) == 0;
 	answered = connections_unfinished(p->worker.connections) == 0 && (channel_queued(p->channel) == 0 || p->channel_broken);
 	if (forced && !answered && p->worker.overdue)
 		connections_name_unfinished(p->worker.connections);
@@ -303,7 +308,7 @@ run(struct process *p)
 	while (!stopped(p)) {
 		event_base_loop(p->base, more ? EVLOOP_ONCE | EVLOOP_NONBLOCK : EVLOOP_ONCE);
 		more = connections_turn(p->worker.connections, produce_write_all);
-		advance_drain(p);
+		more = advance_drain(p) || more;
 		flush_channel(p);
 		arm(&p->flush, p->worker.flush_deadline_ns);
 		arm(&p->retain, p->worker.retain_deadline_ns);

@@ -316,7 +316,7 @@ opening_log_failed(struct lane *lane)
 void
 opening_due(struct worker *worker)
 {
-	if (worker->stopping || worker->draining)
+	if (worker->stopping || worker->leaving)
 		return;
 	for (int32_t i = 0; i < worker->lane_count; i++) {
 		struct lane *lane = &worker->lanes[i];

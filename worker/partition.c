@@ -367,11 +367,11 @@ partition_leave(struct partition *p, struct stop_state *state)
 	return tell_state(p, state);
 }
 
-/* What a failed write has left behind the end must be cut before anybody appends. */
+/* What a failed write has left behind the end must be cut before anybody appends, and names that are in doubt be forced. */
 int
 partition_release(struct partition *p, struct stop_state *state)
 {
-	if (p->failed || p->uncut) {
+	if (p->failed || p->uncut || p->unlinks_unsure) {
 		errno = EBUSY;
 		return -1;
 	}

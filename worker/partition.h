@@ -254,6 +254,8 @@ void partition_slice(const struct partition_place *place, int64_t max_bytes, str
  * errno: ENOMEM; EIO, no segment holds it.
  */
 struct partition_load *partition_load_begin(struct partition *partition, int64_t offset);
+/* Before the run: an index that it builds is not stored, so that it writes nothing. */
+void partition_load_store_nothing(struct partition_load *load);
 void partition_load_run(struct partition_load *load);
 /*
  * Takes over the result and frees the load. Returns 0 (partition_find then says what can be read: damage is found out

@@ -14,6 +14,7 @@
 
 enum {
 	ROLL_AGAIN_NS = CLOCK_NS_PER_S,		/* a roll by age that has failed is tried again so soon */
+	POINTS_NS = CLOCK_NS_PER_S,		/* a worker that is to be replaced waits so long to store recovery points */
 	STAGED_WRITE_BYTES = 1024 * 1024,	/* so much is written at once, before the turn ends, while it is in the cache */
 	STAGED_MAX_BYTES = 8 * 1024 * 1024,	/* behind a roll: then producers wait; one batch is always taken */
 	STAGED_FIRST_BYTES = 64 * 1024,
@@ -550,7 +551,7 @@ produce_roll_due(struct lane *lane)
 	int64_t due_ns;
 
 	if (roll_due_ns(lane) <= worker->now_ns && !lane->commit.running && !lane->upkeep_running && !worker->stopping &&
-	    !worker->draining)
+	    !worker->leaving)
 		begin_roll(lane, false);
 	/* Later, when that was not possible. */
 	due_ns = roll_due_ns(lane);
@@ -656,15 +657,31 @@ produce_upkeep_due(struct worker *worker)
 void
 produce_begin_pass(struct worker *worker)
 {
+	worker->leaving = true;
+	worker->points_until_ns = worker->now_ns + POINTS_NS;
 	for (int32_t i = 0; i < worker->lane_count; i++) {
 		worker->lanes[i].passage = LANE_FORCED_TO;
 		worker->lanes[i].passage_end = worker->lanes[i].commit.written_end;
 	}
 }
 
+static bool
+load_may_store(const struct lane *lane)
+{
+	return lane->load != NULL && !lane->load_stores_nothing;
+}
+
+/*
+ * What may take long and is not begun any more comes to its end first, while everybody is served: a removal, a recovery, the
+ * index of a sealed segment. Under a load that begins one upkeep or roll behind the other the point is not insisted on.
+ */
 static void
 go_on_with_pass(struct lane *lane)
 {
+	bool late = lane->worker->now_ns >= lane->worker->points_until_ns;
+
+	if (lane->opening || lane->retire != NULL || load_may_store(lane))
+		return;
 	if (lane->log == NULL || partition_failed(lane->log)) {
 		lane->passage = LANE_PASSED;
 	} else if (lane->passage == LANE_FORCED_TO && lane->commit.durable_end < lane->passage_end) {
@@ -674,6 +691,8 @@ go_on_with_pass(struct lane *lane)
 		partition_ask_point(lane->log);
 		begin_upkeep(lane, 0);
 		lane->passage = LANE_POINT_STORED;
+	} else if (late) {
+		lane->passage = LANE_PASSED;
 	}
 	/* At once, when there was nothing to store: then no job's end would bring the next turn. */
 	if (lane->passage == LANE_POINT_STORED && !lane->upkeep_running)
@@ -696,7 +715,7 @@ static bool
 is_finished(const struct lane *lane)
 {
 	return lane->to_write.first == NULL && lane->to_force.first == NULL && !lane->commit.running && !lane->upkeep_running &&
-	    lane->retire == NULL && lane->load == NULL && !lane->opening;
+	    lane->retire == NULL && !load_may_store(lane) && !lane->opening;
 }
 
 bool

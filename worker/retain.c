@@ -154,7 +154,7 @@ void
 retain_due(struct worker *worker)
 {
 	worker->retain_deadline_ns = INT64_MAX;
-	if (worker->stopping || worker->draining)
+	if (worker->stopping || worker->leaving)
 		return;
 	for (int32_t i = 0; i < worker->lane_count; i++)
 		look(&worker->lanes[(worker->retain_first + i) % worker->lane_count]);
@@ -170,7 +170,7 @@ retain_opened(struct lane *lane)
 void
 retain_rolled(struct lane *lane)
 {
-	if (keeps_all(lane) || lane->worker->stopping || lane->worker->draining)
+	if (keeps_all(lane) || lane->worker->stopping || lane->worker->leaving)
 		return;
 	check(lane);
 	remove_files(lane);

@@ -51,7 +51,10 @@ struct worker {
 	int64_t stalled_at_bytes;	/* producers wait until less is staged; 0 = none waits */
 	bool stopping;			/* no frame is read or executed any more, nothing is held */
 	bool draining;			/* no frame is read or executed any more, and no job begun that nobody waits for */
+	bool leaving;			/* a replacement is ready: it removes files, seals by age and opens again, not this one any more */
 	bool overdue;			/* either of them, and drain_timeout is over: nothing more is read for anybody */
+
+	int64_t points_until_ns;	/* leaving: recovery points that cannot be stored by then are not waited for */
 
 	struct lane *dirty;		/* have gathered appends */
 	struct log_limit foreign_limit;	/* unknown requests: a line a minute */
