@@ -31,7 +31,7 @@ struct asked {
 	int32_t partition;
 	int64_t sent_us;
 	int32_t wait_ms;		/* of a FETCH */
-	bool prompt;			/* FETCH: the next record ends it */
+	bool prompt;			/* FETCH: the next record ends it; PRODUCE: no barrier is waited for */
 	int32_t count;			/* of a PRODUCE */
 	int64_t numbers[BATCH_MAX];
 };
@@ -213,6 +213,7 @@ ask_produce(struct crowd *crowd, struct client *client, int32_t partition, int a
 		ledger_fill(payloads[i], asked->numbers[i], partition, size);
 		records[i] = (struct wire_record){ payloads[i], size };
 	}
+	asked->prompt = ack != WIRE_FORCED;
 	wire_put_produce(&client->out, asked->id, crowd->config.topic, partition, ack, records, (size_t)asked->count);
 	if (ack == WIRE_NONE)
 		client->count--;
@@ -408,7 +409,9 @@ measure(struct crowd *crowd, struct client *client, const struct asked *asked)
 	if (client->answered_us > since_us)
 		since_us = client->answered_us;
 	client->answered_us = now_us;
-	if (client->kind != CROWD_SLOW)
+	if (client->kind == CROWD_SYNC && !asked->prompt)
+		longest(&crowd->figures.forced_us, now_us - since_us);
+	else if (client->kind != CROWD_SLOW)
 		longest(&crowd->figures.longest_us[client->kind], now_us - since_us);
 	crowd->figures.answers[client->kind]++;
 	crowd->answers++;

@@ -43,6 +43,7 @@ struct crowd_figures {
 	long answers[CROWD_KINDS];
 	long cuts[CROWD_KINDS];			/* connections that were lost, as they might be */
 	int64_t longest_us[CROWD_KINDS];	/* that any client waited for an answer that was due */
+	int64_t forced_us;			/* of CROWD_SYNC, when a barrier was asked for; above are those that waited for none */
 	int64_t delay_us;			/* longest from the sending of a record to its reading by a follower */
 	int64_t turn_us;			/* longest turn of the crowd's own loop: part of what it measures */
 };

@@ -192,7 +192,8 @@ print_figures(const char *test, const char *when, const struct crowd_figures *fi
 			printf(" %s %.1f (%ld answers, %ld cuts);", names[kind], (double)figures->longest_us[kind] / 1000,
 			    figures->answers[kind], figures->cuts[kind]);
 	}
-	printf(" record to follower %.1f; own turn %.1f\n", (double)figures->delay_us / 1000, (double)figures->turn_us / 1000);
+	printf(" sync by barrier %.1f; record to follower %.1f; own turn %.1f\n", (double)figures->forced_us / 1000,
+	    (double)figures->delay_us / 1000, (double)figures->turn_us / 1000);
 	fflush(stdout);
 }
 
