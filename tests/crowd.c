@@ -15,6 +15,7 @@
 enum {
 	WINDOW = 16,			/* requests of one burst */
 	EVENTS = 256,
+	RECORD_HEADER_BYTES = 8,	/* crc32c */
 	BATCH_MAX = 3,			/* records of a request */
 	SLOW_MAX_BYTES = 8000000,
 	SLOW_PIECE_BYTES = 96 * 1024,
@@ -338,22 +339,35 @@ check_produced(struct crowd *crowd, struct client *client, const struct asked *a
 	client->last_offset[asked->partition] = base + asked->count - 1;
 }
 
+/* The next whole record from *position on. Its sum is not looked at: the ledger knows every byte of it. */
+static bool
+next_record(const struct wire_fetched *fetched, size_t *position, struct wire_record *record)
+{
+	size_t left = fetched->length - *position;
+	int32_t length = left >= RECORD_HEADER_BYTES ? wire_get_i32(fetched->payload + *position) : 0;
+
+	if (length < 1 || left - RECORD_HEADER_BYTES < (size_t)length)
+		return false;
+	*record = (struct wire_record){ fetched->payload + *position + RECORD_HEADER_BYTES, (size_t)length };
+	*position += RECORD_HEADER_BYTES + (size_t)length;
+	return true;
+}
+
 static void
 follow(struct crowd *crowd, struct client *client, const struct asked *asked, const struct wire_fetched *fetched)
 {
 	struct wire_record record;
 	size_t position = 0;
-	bool good = true;
 	int64_t now_us = wire_now_us();
 
-	while (wire_next_record(fetched->payload, fetched->length, &position, true, &record, &good)) {
+	while (next_record(fetched, &position, &record)) {
 		int64_t sent_us = ledger_read(crowd->ledger, client->partition, client->next_offset++, &record);
 
 		if (asked->prompt && sent_us > asked->sent_us)	/* it was held when that one was sent */
 			longest(&crowd->figures.delay_us, now_us - sent_us);
 	}
-	if (!good || (fetched->length > 0 && position == 0))
-		WRONG(crowd, "partition %d: no good record at offset %lld", (int)client->partition,
+	if (fetched->length > 0 && position == 0)
+		WRONG(crowd, "partition %d: no record at offset %lld", (int)client->partition,
 		    (long long)client->next_offset);
 }
 
@@ -628,6 +642,7 @@ client_init(struct crowd *crowd, struct client *client, enum crowd_kind kind, in
 		while (config->group_of[client->partition] != client->group)
 			client->partition++;
 	}
+	client->next_offset = ledger_end(crowd->ledger, client->partition);
 	if (kind == CROWD_IDLE || kind == CROWD_ASKER || (kind == CROWD_PIPELINE && nth % 2 == 0))
 		client->group = -1;
 }
@@ -711,6 +726,19 @@ crowd_take_figures(struct crowd *crowd, struct crowd_figures *figures)
 	*figures = crowd->figures;
 	memset(&crowd->figures, 0, sizeof crowd->figures);
 	crowd_release(crowd);
+}
+
+void
+crowd_add_figures(struct crowd_figures *sum, const struct crowd_figures *figures)
+{
+	for (int kind = 0; kind < CROWD_KINDS; kind++) {
+		sum->answers[kind] += figures->answers[kind];
+		sum->cuts[kind] += figures->cuts[kind];
+		longest(&sum->longest_us[kind], figures->longest_us[kind]);
+	}
+	longest(&sum->forced_us, figures->forced_us);
+	longest(&sum->delay_us, figures->delay_us);
+	longest(&sum->turn_us, figures->turn_us);
 }
 
 long

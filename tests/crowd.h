@@ -17,7 +17,7 @@
 enum crowd_kind {
 	CROWD_SYNC,		/* one PRODUCE after the other, each answered before the next, to one partition */
 	CROWD_PIPELINE,		/* bursts of PRODUCE; every second client over all partitions, the others in one group */
-	CROWD_FOLLOWER,		/* held FETCHes of one partition from its start; must get everything, once */
+	CROWD_FOLLOWER,		/* held FETCHes of one partition, from where it ends at first; must get everything, once */
 	CROWD_SLOW,		/* large answers, read a little at a time */
 	CROWD_IDLE,
 	CROWD_DRIBBLER,		/* PRODUCE a few bytes at a time: always in the middle of a frame */
@@ -69,6 +69,7 @@ void crowd_up(struct crowd *crowd, int port);
 
 /* What has been counted since the last call. */
 void crowd_take_figures(struct crowd *crowd, struct crowd_figures *figures);
+void crowd_add_figures(struct crowd_figures *sum, const struct crowd_figures *figures);
 long crowd_answers(struct crowd *crowd);	/* so far */
 /* The first thing that went wrong, with the ledger's; NULL when nothing has. */
 const char *crowd_wrong(struct crowd *crowd);
