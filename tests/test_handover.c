@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +23,17 @@
 enum {
 	WORKERS = 3,
 	PARTITIONS = 6,
-	CLIENTS_MAX = 4,
+	WORKERS_MAX = 12,
+	PARTITIONS_MAX = 12,
+	CLIENTS = 4,
+	CLIENTS_MAX = 16,
 	BATCH_MAX = 60,
 	HEAD_BYTES = 16,	/* of a payload: client, sequence, size */
 };
 
 static struct broker broker;
-static int32_t group_of[PARTITIONS];
+static int32_t workers = WORKERS, partitions = PARTITIONS;	/* as they run */
+static int32_t group_of[PARTITIONS_MAX];
 
 static const struct broker_config three_workers = { .workers = WORKERS, .topics = "h = 6\n" };
 
@@ -37,10 +42,10 @@ learn_groups(void)
 {
 	int fd = wire_connect_tcp(broker.port);
 
-	for (int32_t partition = 0; partition < PARTITIONS; partition++) {
+	for (int32_t partition = 0; partition < partitions; partition++) {
 		group_of[partition] = wire_group(fd, "h", partition);
 		ck_assert_int_ge(group_of[partition], 0);
-		ck_assert_int_lt(group_of[partition], WORKERS);
+		ck_assert_int_lt(group_of[partition], workers);
 	}
 	close(fd);
 }
@@ -48,7 +53,7 @@ learn_groups(void)
 static int32_t
 partition_in(int32_t group)
 {
-	for (int32_t partition = 0; partition < PARTITIONS; partition++)
+	for (int32_t partition = 0; partition < partitions; partition++)
 		if (group_of[partition] == group)
 			return partition;
 	ck_abort_msg("no partition in group %d", (int)group);
@@ -101,13 +106,25 @@ killed_as_hung(void)
 struct baseline {
 	int supervisor;
 	int worker;	/* each has as many partitions as the others */
+	int supervisor_maps, worker_maps;	/* shared memory */
 };
+
+static int
+shared_maps(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+	return (int)procs_count_lines(path, "/memfd:", NULL);
+}
+
 
 /* Right behind the start: nobody has been connected yet. */
 static struct baseline
 take_baseline(void)
 {
-	struct baseline baseline = { .worker = broker_fd_count(broker.workers[0]) };
+	struct baseline baseline = { .worker = broker_fd_count(broker.workers[0]),
+		.worker_maps = shared_maps(broker.workers[0]), .supervisor_maps = shared_maps(broker.pid) };
 	int fd = wire_connect_tcp(broker.port);
 
 	ck_assert_int_ge(wire_high_watermark(fd, "h", 0), 0);
@@ -121,15 +138,21 @@ take_baseline(void)
 static void
 check_baseline(const struct baseline *baseline)
 {
+	pid_t pids[BROKER_WORKERS_MAX];
+
 	/* The reserve, which a restart of a worker releases, comes back with the next client. */
 	close(wire_connect_tcp(broker.port));
-	for (int32_t group = 0; group < WORKERS; group++) {
+	for (int32_t group = 0; group < workers; group++) {
 		pid_t pid = broker_wait_worker_of(&broker, "h", partition_in(group), 0, 20000);
 
 		ck_assert_int_gt(pid, 0);
 		ck_assert_msg(procs_wait_fd_count(pid, baseline->worker, 10000), "worker %d keeps descriptors", (int)group);
+		ck_assert_int_eq(shared_maps(pid), baseline->worker_maps);
 	}
 	ck_assert_msg(procs_wait_fd_count(broker.pid, baseline->supervisor, 10000), "the supervisor keeps descriptors");
+	ck_assert_int_eq(shared_maps(broker.pid), baseline->supervisor_maps);
+	ck_assert_int_eq(broker_workers(&broker, pids, BROKER_WORKERS_MAX), workers);
+	ck_assert_int_eq(procs_zombies(broker.pid), 0);
 }
 
 /* ---- payloads that tell whose they are ---------------------------------------------------------------------- */
@@ -204,8 +227,8 @@ struct client {
 	int32_t group;		/* the last request's */
 	struct wire_bytes in;
 	size_t in_position;
-	int64_t last_offset[PARTITIONS];	/* of the last acknowledged record; -1 */
-	int64_t last_sequence[PARTITIONS];
+	int64_t last_offset[PARTITIONS_MAX];	/* of the last acknowledged record; -1 */
+	int64_t last_sequence[PARTITIONS_MAX];
 	struct known *known;	/* by sequence */
 	int64_t known_count;
 	int64_t known_capacity;
@@ -213,6 +236,8 @@ struct client {
 	long answers;
 	char wrong[256];	/* what went wrong; empty = nothing */
 };
+
+static atomic_long answered;	/* requests of all clients */
 
 #define WRONG(client, ...) snprintf((client)->wrong, sizeof (client)->wrong, __VA_ARGS__)
 
@@ -257,7 +282,7 @@ choose_partition(struct client *client)
 	int32_t partition;
 
 	do
-		partition = (int32_t)(wire_random(&client->random) % PARTITIONS);
+		partition = (int32_t)(wire_random(&client->random) % (unsigned)partitions);
 	while (group_of[partition] == client->group);
 	client->group = group_of[partition];
 	return partition;
@@ -358,11 +383,11 @@ check_metadata(struct client *client, const struct wire_answer *answer)
 {
 	struct wire_topics topics;
 
-	if (wire_parse_topics(answer, 2, &topics) != 0 || topics.count != PARTITIONS) {
+	if (wire_parse_topics(answer, 2, &topics) != 0 || topics.count != (size_t)partitions) {
 		WRONG(client, "METADATA answered with a malformed body");
 		return;
 	}
-	for (int i = 0; i < PARTITIONS; i++)
+	for (int i = 0; i < partitions; i++)
 		if (topics.list[i].high_watermark <= client->last_offset[i])
 			WRONG(client, "METADATA: partition %d ends at %lld, but %lld was acknowledged", i,
 			    (long long)topics.list[i].high_watermark, (long long)client->last_offset[i]);
@@ -373,6 +398,7 @@ static void
 check_answer(struct client *client, const struct asked *asked, const struct wire_answer *answer)
 {
 	client->answers++;
+	atomic_fetch_add(&answered, 1);
 	if (answer->id != asked->id)
 		WRONG(client, "answer %d came where %d was due", answer->id, asked->id);
 	else if (answer->error != 0)
@@ -525,7 +551,7 @@ start_client(struct client *client, uint32_t number, uint64_t *seed)
 	client->fd = -1;
 	client->next_id = (int32_t)(number * 100000000);
 	client->group = -1;
-	for (int i = 0; i < PARTITIONS; i++)
+	for (int i = 0; i < partitions; i++)
 		client->last_offset[i] = -1;
 	ck_assert_int_eq(pthread_create(&client->thread, NULL, run_client, client), 0);
 }
@@ -561,11 +587,12 @@ check_log(struct client *clients, int count, bool all)
 {
 	int fd = wire_connect_tcp(broker.port);
 
-	for (int32_t partition = 0; partition < PARTITIONS; partition++) {
+	for (int32_t partition = 0; partition < partitions; partition++) {
 		int64_t end = wire_high_watermark(fd, "h", partition);
-		int64_t last_sequence[CLIENTS_MAX] = { -1, -1, -1, -1 };
+		int64_t last_sequence[CLIENTS_MAX];
 		int64_t offset = 0;
 
+		memset(last_sequence, -1, sizeof last_sequence);
 		while (offset < end) {
 			struct wire_fetched fetched;
 			struct wire_record record;
@@ -609,7 +636,7 @@ free_clients(struct client *clients, int count)
 static void
 run_clients(const char *test, int requests, int batch_max, int large_every)
 {
-	struct client clients[CLIENTS_MAX] = { 0 };
+	struct client clients[CLIENTS] = { 0 };
 	uint64_t seed = broker_seed(test);
 	struct baseline baseline;
 	double handoffs;
@@ -617,21 +644,21 @@ run_clients(const char *test, int requests, int batch_max, int large_every)
 	broker_start(&broker, &three_workers);
 	baseline = take_baseline();
 	learn_groups();
-	for (uint32_t c = 0; c < CLIENTS_MAX; c++) {
+	for (uint32_t c = 0; c < CLIENTS; c++) {
 		clients[c].requests = requests;
 		clients[c].batch_max = batch_max;
 		clients[c].large_every = large_every;
 		clients[c].unix_socket = c == 3;
 		start_client(&clients[c], c, &seed);
 	}
-	join_clients(clients, CLIENTS_MAX);
-	check_log(clients, CLIENTS_MAX, true);
+	join_clients(clients, CLIENTS);
+	check_log(clients, CLIENTS, true);
 	/* Nine of ten requests change the group, and a pipeline saves none of the moves. */
 	handoffs = broker_metric(&broker, "logbroker_connection_handoffs_total", NULL);
 	ck_assert_msg(broker_wait_metric_least(&broker, "logbroker_connection_handoffs_total", NULL,
-	    0.8 * CLIENTS_MAX * requests, 5000), "only %.0f hand-overs", handoffs);
+	    0.8 * CLIENTS * requests, 5000), "only %.0f hand-overs", handoffs);
 	check_baseline(&baseline);
-	free_clients(clients, CLIENTS_MAX);
+	free_clients(clients, CLIENTS);
 	broker_stop(&broker);
 	broker_end(&broker);
 }
@@ -683,7 +710,7 @@ run_killer(void *argument)
 
 START_TEST(D04_group_changes_while_workers_are_killed)
 {
-	struct client clients[CLIENTS_MAX] = { 0 };
+	struct client clients[CLIENTS] = { 0 };
 	uint64_t seed = broker_seed("D04_group_changes_while_workers_are_killed");
 	struct killer killer = { .random = wire_random(&seed), .signal = SIGKILL };
 	struct baseline baseline;
@@ -693,7 +720,7 @@ START_TEST(D04_group_changes_while_workers_are_killed)
 	broker.workers_may_die = true;
 	baseline = take_baseline();
 	learn_groups();
-	for (uint32_t c = 0; c < CLIENTS_MAX; c++) {
+	for (uint32_t c = 0; c < CLIENTS; c++) {
 		clients[c].requests = 2500 * broker_scale();
 		clients[c].batch_max = c % 2 == 0 ? 1 : BATCH_MAX;
 		clients[c].large_every = 60 * broker_scale();
@@ -702,21 +729,21 @@ START_TEST(D04_group_changes_while_workers_are_killed)
 		start_client(&clients[c], c, &seed);
 	}
 	ck_assert_int_eq(pthread_create(&killer.thread, NULL, run_killer, &killer), 0);
-	for (int c = 0; c < CLIENTS_MAX; c++)
+	for (int c = 0; c < CLIENTS; c++)
 		pthread_join(clients[c].thread, NULL);
 	killer.stop = true;
 	pthread_join(killer.thread, NULL);
-	for (int c = 0; c < CLIENTS_MAX; c++) {
+	for (int c = 0; c < CLIENTS; c++) {
 		ck_assert_msg(*clients[c].wrong == '\0', "client %d: %s", c, clients[c].wrong);
 		cuts += clients[c].cuts;
 	}
 	printf("D04_group_changes_while_workers_are_killed: %d kills, %d connections cut\n", killer.kills, cuts);
 	ck_assert_int_gt(killer.kills, 0);
-	for (int32_t group = 0; group < WORKERS; group++)
+	for (int32_t group = 0; group < workers; group++)
 		ck_assert_int_gt(broker_wait_worker_of(&broker, "h", partition_in(group), 0, 20000), 0);
-	check_log(clients, CLIENTS_MAX, false);
+	check_log(clients, CLIENTS, false);
 	check_baseline(&baseline);
-	free_clients(clients, CLIENTS_MAX);
+	free_clients(clients, CLIENTS);
 	broker_stop(&broker);
 	broker_end(&broker);
 }
@@ -727,7 +754,7 @@ END_TEST
 /* A worker that gets SIGTERM asks to be replaced; one that is just starting ends. Neither is to be noticed by anybody. */
 START_TEST(D03_group_changes_while_workers_are_replaced)
 {
-	struct client clients[CLIENTS_MAX] = { 0 };
+	struct client clients[CLIENTS] = { 0 };
 	uint64_t seed = broker_seed("D03_group_changes_while_workers_are_replaced");
 	struct killer replacer = { .random = wire_random(&seed), .signal = SIGTERM };
 	struct baseline baseline;
@@ -736,7 +763,7 @@ START_TEST(D03_group_changes_while_workers_are_replaced)
 	broker.workers_may_die = true;
 	baseline = take_baseline();
 	learn_groups();
-	for (uint32_t c = 0; c < CLIENTS_MAX; c++) {
+	for (uint32_t c = 0; c < CLIENTS; c++) {
 		clients[c].requests = 1500 * broker_scale();
 		clients[c].batch_max = c % 2 == 0 ? 1 : BATCH_MAX;
 		clients[c].large_every = 60 * broker_scale();
@@ -744,12 +771,127 @@ START_TEST(D03_group_changes_while_workers_are_replaced)
 		start_client(&clients[c], c, &seed);
 	}
 	ck_assert_int_eq(pthread_create(&replacer.thread, NULL, run_killer, &replacer), 0);
-	join_clients(clients, CLIENTS_MAX);
+	join_clients(clients, CLIENTS);
 	replacer.stop = true;
 	pthread_join(replacer.thread, NULL);
 	ck_assert_int_gt(replacer.kills, 0);
-	check_log(clients, CLIENTS_MAX, true);
+	check_log(clients, CLIENTS, true);
 	check_baseline(&baseline);
+	free_clients(clients, CLIENTS);
+	broker_stop(&broker);
+	broker_end(&broker);
+}
+END_TEST
+
+/* ---- a death for every hundred moves --------------------------------------------------------------------------- */
+
+enum { ANSWERS_PER_KILL = 80 };	/* those of cut connections are moves, too, and never answered */
+
+struct living {
+	pid_t pid;
+	long since;	/* the lower, the older */
+};
+
+/* The one that has lived longest; its place is that of its successor. Pids tell no age: they begin again. */
+static pid_t
+oldest_worker(struct living *living, const pid_t *pids, int count, long *newest)
+{
+	pid_t oldest = 0;
+	long since = LONG_MAX;
+
+	for (int i = 0; i < count; i++) {
+		struct living *place = NULL;
+
+		for (int k = 0; k < WORKERS_MAX; k++)
+			if (living[k].pid == pids[i])
+				place = &living[k];
+		for (int k = 0; k < WORKERS_MAX && place == NULL; k++)
+			if (living[k].pid == 0 || kill(living[k].pid, 0) < 0) {
+				place = &living[k];
+				*place = (struct living){ pids[i], ++*newest };
+			}
+		if (place != NULL && place->since < since) {
+			since = place->since;
+			oldest = pids[i];
+		}
+	}
+	return oldest;
+}
+
+/* The oldest dies each time, so none dies too often to be restarted at once. */
+static void *
+run_steady_killer(void *argument)
+{
+	struct killer *killer = argument;
+	struct living living[WORKERS_MAX] = { 0 };
+	long newest = 0, next = ANSWERS_PER_KILL;
+
+	while (!killer->stop) {
+		pid_t pids[BROKER_WORKERS_MAX], victim;
+		int count = atomic_load(&answered) >= next ? broker_workers(&broker, pids, BROKER_WORKERS_MAX) : 0;
+
+		victim = count == workers ? oldest_worker(living, pids, count, &newest) : 0;
+		if (victim > 0 && kill(victim, SIGKILL) == 0) {
+			killer->kills++;
+			next = atomic_load(&answered) + ANSWERS_PER_KILL;
+		} else {
+			usleep(500);
+		}
+	}
+	return NULL;
+}
+
+/* The supervisor's memory, when it has seen a few deaths. */
+static long
+settled_rss(const struct killer *killer)
+{
+	while (killer->kills < 5 && atomic_load(&answered) < ANSWERS_PER_KILL * 100)
+		usleep(10000);
+	return broker_rss_kib(broker.pid);
+}
+
+START_TEST(D04_a_kill_for_every_hundred_moves)
+{
+	static const struct broker_config many = { .workers = WORKERS_MAX, .topics = "h = 12\n" };
+	struct client clients[CLIENTS_MAX] = { 0 };
+	uint64_t seed = broker_seed("D04_a_kill_for_every_hundred_moves");
+	struct killer killer = { .random = wire_random(&seed) };
+	struct baseline baseline;
+	double moves;
+	long rss;
+	int cuts = 0;
+
+	workers = WORKERS_MAX;
+	partitions = PARTITIONS_MAX;
+	broker_start(&broker, &many);
+	broker.workers_may_die = true;
+	baseline = take_baseline();
+	learn_groups();
+	for (uint32_t c = 0; c < CLIENTS_MAX; c++) {
+		clients[c].requests = 150 * broker_scale();
+		clients[c].batch_max = c % 2 == 0 ? 1 : BATCH_MAX;
+		clients[c].large_every = 1000;
+		clients[c].may_be_cut = true;
+		clients[c].unix_socket = c % 4 == 3;
+		start_client(&clients[c], c, &seed);
+	}
+	ck_assert_int_eq(pthread_create(&killer.thread, NULL, run_steady_killer, &killer), 0);
+	rss = settled_rss(&killer);
+	for (int c = 0; c < CLIENTS_MAX; c++)
+		pthread_join(clients[c].thread, NULL);
+	killer.stop = true;
+	pthread_join(killer.thread, NULL);
+	for (int c = 0; c < CLIENTS_MAX; c++) {
+		ck_assert_msg(*clients[c].wrong == '\0', "client %d: %s", c, clients[c].wrong);
+		cuts += clients[c].cuts;
+	}
+	check_log(clients, CLIENTS_MAX, false);
+	check_baseline(&baseline);
+	moves = broker_metric(&broker, "logbroker_connection_handoffs_total", NULL);
+	printf("D04_a_kill_for_every_hundred_moves: %.0f moves, %d kills, %d connections cut; the supervisor's memory %ld, then "
+	    "%ld KiB\n", moves, killer.kills, cuts, rss, broker_rss_kib(broker.pid));
+	ck_assert_int_gt(killer.kills, 0);
+	ck_assert(broker_is_asan() || broker_rss_kib(broker.pid) < rss + 1024);
 	free_clients(clients, CLIENTS_MAX);
 	broker_stop(&broker);
 	broker_end(&broker);
@@ -1148,7 +1290,7 @@ END_TEST
 /* No free descriptor in the supervisor: nobody can be accepted, and those who are there move all the same. */
 START_TEST(D09_moves_go_on_with_a_full_table)
 {
-	struct client clients[CLIENTS_MAX] = { 0 };
+	struct client clients[CLIENTS] = { 0 };
 	uint64_t seed = broker_seed("D09_moves_go_on_with_a_full_table");
 	struct baseline baseline;
 	const char *why;
@@ -1162,24 +1304,24 @@ START_TEST(D09_moves_go_on_with_a_full_table)
 	learn_groups();
 	wait_supervisor_at_rest();
 	limit = procs_lowest_free_fd(broker.pid);
-	for (uint32_t c = 0; c < CLIENTS_MAX; c++) {
+	for (uint32_t c = 0; c < CLIENTS; c++) {
 		clients[c].requests = 400 * broker_scale();
 		clients[c].batch_max = c % 2 == 0 ? 1 : BATCH_MAX;
 		clients[c].large_every = 100;
 		start_client(&clients[c], c, &seed);
 	}
 	/* All are accepted: each has been answered. */
-	ck_assert(broker_wait_metric_least(&broker, "logbroker_connections", NULL, CLIENTS_MAX, 10000));
+	ck_assert(broker_wait_metric_least(&broker, "logbroker_connections", NULL, CLIENTS, 10000));
 	procs_set_fd_limit(broker.pid, limit);
 	newcomer = wire_connect_tcp(broker.port);
 	send_produce(newcomer, 7, 0);
-	join_clients(clients, CLIENTS_MAX);
+	join_clients(clients, CLIENTS);
 	ck_assert_msg(wire_silent(newcomer, 0), "it was accepted in spite of the limit");
 	procs_set_fd_limit(broker.pid, 0);
 	ck_assert_int_eq(wire_expect(newcomer, 7), 0);
 	close(newcomer);
 	check_baseline(&baseline);
-	free_clients(clients, CLIENTS_MAX);
+	free_clients(clients, CLIENTS);
 	broker_stop(&broker);
 	broker_end(&broker);
 }
@@ -1210,6 +1352,10 @@ suite(void)
 	tcase_set_timeout(tc, 120 * broker_scale());
 	tcase_add_checked_fixture(tc, broker_use_mapped, NULL);
 	tcase_add_test(tc, D03_group_changes_while_workers_are_replaced);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("kills");
+	tcase_set_timeout(tc, 120 * broker_scale());
+	tcase_add_test(tc, D04_a_kill_for_every_hundred_moves);
 	suite_add_tcase(s, tc);
 	return s;
 }
