@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "supervisor/page.h"
+#include "supervisor/rates.h"
 
 enum { GROUPS = 2 };
 
@@ -304,6 +306,30 @@ START_TEST(bug_L1_a_hung_worker_is_not_healthy)
 }
 END_TEST
 
+/* A worker that has been silent for a while is well until somebody has waited for a sign of life in vain. */
+START_TEST(bug_L1_a_check_wants_a_sign_of_life)
+{
+	int64_t asked_ns = view.now_ns - 2 * (int64_t)CLOCK_NS_PER_S;
+	struct evbuffer *buffer = evbuffer_new();
+
+	boards[0].worker->heartbeat_ns = view.now_ns;
+	boards[1].worker->heartbeat_ns = asked_ns - 1;
+	free(render(pages_health, 200));
+	ck_assert(!pages_alive(&view, asked_ns));
+	ck_assert_int_eq(pages_check(&view, asked_ns, buffer), 503);
+	ck_assert_int_eq(evbuffer_search(buffer, "worker 1: gives no sign of life for 2 s\n", 40, NULL).pos, 0);
+	boards[1].worker->heartbeat_ns = asked_ns;
+	ck_assert(pages_alive(&view, asked_ns));
+	evbuffer_drain(buffer, evbuffer_get_length(buffer));
+	ck_assert_int_eq(pages_check(&view, asked_ns, buffer), 200);
+	/* One that does not serve need not show that it lives: its own line says how it is. */
+	workers[1].state = RESTART_WAITING;
+	boards[1].worker->heartbeat_ns = 0;
+	ck_assert(pages_alive(&view, asked_ns));
+	evbuffer_free(buffer);
+}
+END_TEST
+
 START_TEST(readiness)
 {
 	char *page = render(pages_ready, 200);
@@ -316,6 +342,234 @@ START_TEST(readiness)
 	view.stopping = false;
 	view.ready = false;
 	free(render(pages_ready, 503));
+}
+END_TEST
+
+/* ---- status ---- */
+
+static const char *skip_json(const char *at);
+
+static const char *
+skip_string(const char *at)
+{
+	for (at++; *at != '"'; at++) {
+		if ((unsigned char)*at < ' ' || (unsigned char)*at >= 0x7f)
+			ck_abort_msg("a raw byte 0x%02x", *at);
+		if (*at == '\\')
+			at++;
+	}
+	return at + 1;
+}
+
+/* The members of an object or the elements of an array, at least as long as it is not empty. */
+static const char *
+skip_list(const char *at, char end)
+{
+	if (at[1] == end)
+		return at + 2;
+	do {
+		at++;
+		if (end == '}') {
+			ck_assert_int_eq(*at, '"');
+			at = skip_string(at);
+			ck_assert_int_eq(*at++, ':');
+		}
+		at = skip_json(at);
+	} while (*at == ',');
+	ck_assert_int_eq(*at, end);
+	return at + 1;
+}
+
+/* One JSON value, of which nothing but its form is looked at. Returns what is behind it. */
+static const char *
+skip_json(const char *at)
+{
+	size_t length;
+
+	if (*at == '{')
+		return skip_list(at, '}');
+	if (*at == '[')
+		return skip_list(at, ']');
+	if (*at == '"')
+		return skip_string(at);
+	length = strcspn(at, ",]}");
+	ck_assert_msg(strncmp(at, "true", length) == 0 || strncmp(at, "false", length) == 0 || strncmp(at, "null", length) == 0 ||
+	    (length > 0 && strspn(at, "-0123456789.") >= length), "no value: %.20s", at);
+	return at + length;
+}
+
+static char *
+render_json(void)
+{
+	char *page = render(pages_status_json, 0);
+
+	ck_assert_str_eq(skip_json(page), "\n");
+	ck_assert_ptr_eq(strchr(page, '\n'), page + strlen(page) - 1);
+	return page;
+}
+
+static void
+assert_holds(const char *page, const char *text)
+{
+	ck_assert_msg(strstr(page, text) != NULL, "no '%s' in\n%s", text, page);
+}
+
+START_TEST(status_json_has_everything)
+{
+	char *page;
+
+	view.pid = 4711;
+	view.started_ns = view.now_ns - 1500 * (int64_t)CLOCK_NS_PER_MS;
+	view.connections = 7;
+	workers[1] = (struct pages_worker){ .state = RESTART_SERVING, .restarts = restarts[1], .board = &boards[1], .pid = 99,
+		.replacement = REPLACE_DRAINING, .connections = 5, .restarted = true, .last_reason = RESTART_BY_REQUEST,
+		.last_wall_ms = 1700000000123, .last_pause_ns = 2500000 };
+	restarts[1][RESTART_BY_REQUEST] = 3;
+	boards[1].worker->heartbeat_ns = view.now_ns - 250 * (int64_t)CLOCK_NS_PER_MS;
+	boards[1].worker->fetch_held = 6;
+	boards[1].worker->requests[BOARD_FETCH][CODEC_NONE] = 11;
+	boards[1].worker->requests[BOARD_FETCH][CODEC_OFFSET_OUT_OF_RANGE] = 2;
+	boards[1].worker->requests[BOARD_FETCH][CODEC_STORAGE_FAILURE] = 3;
+	board_publish(slot(0, 2), 10, 30, 20);
+	slot(0, 2)->produced_records = 17;
+	slot(1, 0)->state = BOARD_CLOSED;
+	slot(1, 0)->opened = 0;
+	page = render_json();
+	assert_holds(page, "{\"version\":\"1.2\\\"3\\\\\",\"pid\":4711,\"uptime_seconds\":1.500000,\"ready\":true,\"stopping\":false,"
+	    "\"data_free_bytes\":12345,\"connections\":{\"open\":7,\"parked\":0,\"accepted\":0,\"refused\":0},\"workers\":[{");
+	assert_holds(page, "{\"worker\":0,\"pid\":null,\"state\":\"serving\",\"failing\":false,\"replacement\":\"none\","
+	    "\"heartbeat_age_seconds\":null,");
+	assert_holds(page, "{\"worker\":1,\"pid\":99,\"state\":\"serving\",\"failing\":false,\"replacement\":\"draining\","
+	    "\"heartbeat_age_seconds\":0.250000,\"connections\":5,\"fetch_held\":6,");
+	assert_holds(page, "\"requested\":3");
+	assert_holds(page, "\"last_restart\":{\"reason\":\"requested\",\"unix_seconds\":1700000000.123,\"pause_seconds\":0.002500}");
+	assert_holds(page, "\"fetch\":{\"done\":11,\"refused\":5}");
+	assert_holds(page, "{\"topic\":\"a\",\"partition\":2,\"group\":0,\"state\":\"open\",\"log_start\":10,\"high_watermark\":30,"
+	    "\"durable_end\":20,");
+	assert_holds(page, "\"produced_records\":17,");
+	assert_holds(page, "\"state\":\"closed\",\"log_start\":null,\"high_watermark\":null,\"durable_end\":null,");
+	free(page);
+}
+END_TEST
+
+/* Whatever a worker writes to its board, the page is JSON, and nothing traps. */
+START_TEST(status_of_boards_full_of_nonsense)
+{
+	static const int64_t values[] = { INT64_MIN, INT64_MAX, -1 };
+	struct rates rates = { 0 };
+	const struct board *list[GROUPS] = { &boards[0], &boards[1] };
+
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		struct evbuffer *buffer = evbuffer_new();
+
+		for (int group = 0; group < GROUPS; group++) {
+			board_counter *counters = (board_counter *)boards[group].worker;
+			board_counter *slots = (board_counter *)boards[group].slots;
+
+			for (size_t k = 0; k < sizeof(struct board_worker) / sizeof(board_counter); k++)
+				counters[k] = values[i];
+			for (size_t k = 0; k < sizeof(struct board_partition) / sizeof(board_counter); k++)
+				slots[k] = values[i];
+		}
+		free(render_json());
+		view.now_ns += 2 * (int64_t)CLOCK_NS_PER_S;
+		ck_assert_int_eq(rates_take(&rates, &topics, list, view.now_ns), 0);
+		ck_assert_int_eq(pages_status_text(&view, &rates, buffer), 0);
+		evbuffer_free(buffer);
+	}
+	rates_free(&rates);
+}
+END_TEST
+
+static char *
+render_text(const struct rates *rates)
+{
+	struct evbuffer *buffer = evbuffer_new();
+	size_t length;
+	char *text;
+
+	ck_assert_int_eq(pages_status_text(&view, rates, buffer), 0);
+	length = evbuffer_get_length(buffer);
+	text = calloc(1, length + 1);
+	evbuffer_remove(buffer, text, length);
+	evbuffer_free(buffer);
+	return text;
+}
+
+START_TEST(status_tables)
+{
+	const struct board *list[GROUPS] = { &boards[0], &boards[1] };
+	struct rates rates = { 0 };
+	char *page;
+
+	view.pid = 4711;
+	workers[1].state = RESTART_WAITING;
+	workers[1].failing = true;
+	workers[1].failures = 3;
+	restarts[1][RESTART_BY_CRASH] = 2;
+	restarts[1][RESTART_BY_KILL] = 1;
+	ck_assert_int_eq(rates_take(&rates, &topics, list, view.now_ns), 0);
+	page = render_text(&rates);
+	assert_holds(page, "pid 4711, up 1min, ready\n");
+	assert_holds(page, "produced     0 records, 0 B\n");
+	assert_holds(page, "NOT WELL     worker 1: failing, died 3 times in a row (waiting)\n");
+	assert_holds(page, "  3: 1 killed, 2 crashed\n");
+	free(page);
+	view.now_ns += 2 * (int64_t)CLOCK_NS_PER_S;
+	slot(0, 0)->produced_records = 500;
+	slot(0, 0)->produced_bytes = 4 * 1024 * 1024;
+	boards[0].worker->fsync_duration.buckets[3] = 10;
+	boards[0].worker->fsync_duration.sum_ns = 15 * (int64_t)CLOCK_NS_PER_MS;
+	ck_assert_int_eq(rates_take(&rates, &topics, list, view.now_ns), 0);
+	page = render_text(&rates);
+	assert_holds(page, "produced     500 records, 4.0 MiB; 250.0/s, 2.0 MiB/s\n");
+	assert_holds(page, "barriers     10, 0 failed; 5.0/s, 1.50 ms each\n");
+	assert_holds(page, "over the last 2.0 s)\n");
+	assert_holds(page, "      250.0      2.0 MiB\n");
+	free(page);
+	page = render_text(NULL);	/* without memory for samples */
+	ck_assert_ptr_null(strstr(page, "produced "));
+	free(page);
+	rates_free(&rates);
+}
+END_TEST
+
+/* Those who look often compare with what lies a second back at least; after a long time there is nothing to compare with. */
+START_TEST(rates_of_many_looks)
+{
+	const struct board *list[GROUPS] = { &boards[0], &boards[1] };
+	struct rates rates = { 0 };
+
+	ck_assert_int_eq(rates_take(&rates, &topics, list, view.now_ns), 0);
+	ck_assert_ptr_null(rates.before);
+	for (int i = 1; i <= 100; i++) {
+		ck_assert_int_eq(rates_take(&rates, &topics, list, view.now_ns + i * 100 * (int64_t)CLOCK_NS_PER_MS), 0);
+		ck_assert_ptr_ne(rates.now, rates.before);
+		if (i < 10) {
+			ck_assert_ptr_null(rates.before);
+			continue;
+		}
+		ck_assert_int_ge(rates.now->at_ns - rates.before->at_ns, RATES_MIN_MS * (int64_t)CLOCK_NS_PER_MS);
+		ck_assert_int_le(rates.now->at_ns - rates.before->at_ns, 2 * RATES_MIN_MS * (int64_t)CLOCK_NS_PER_MS);
+	}
+	view.now_ns += (10000 + RATES_MAX_MS + 1) * (int64_t)CLOCK_NS_PER_MS;
+	ck_assert_int_eq(rates_take(&rates, &topics, list, view.now_ns), 0);
+	ck_assert_ptr_null(rates.before);
+	rates_free(&rates);
+}
+END_TEST
+
+START_TEST(json_strings_are_escaped)
+{
+	struct evbuffer *buffer = evbuffer_new();
+	struct page page = { .to = buffer };
+	char text[64] = "";
+
+	page_put_json(&page, "a\"b\\c\n\x01\x7f\xff.");
+	ck_assert_int_eq(page_end(&page), 0);
+	evbuffer_remove(buffer, text, sizeof(text) - 1);
+	ck_assert_str_eq(text, "\"a\\\"b\\\\c\\u000a\\u0001\\u007f?.\"");
+	evbuffer_free(buffer);
 }
 END_TEST
 
@@ -333,6 +587,11 @@ START_TEST(a_hundred_thousand_partitions)
 	printf("metrics of 100,000 partitions: %zu bytes in %lld ms\n", strlen(page),
 	    (long long)((clock_now_ns() - start_ns) / CLOCK_NS_PER_MS));
 	assert_line(page, "logbroker_partition_high_watermark{topic=\"huge\",partition=\"99998\"} 0");
+	free(page);
+	start_ns = clock_now_ns();
+	page = render(pages_status_json, 0);
+	printf("status of 100,000 partitions: %zu bytes in %lld ms\n", strlen(page),
+	    (long long)((clock_now_ns() - start_ns) / CLOCK_NS_PER_MS));
 	free(page);
 	for (int32_t group = 0; group < GROUPS; group++)
 		for (int32_t i = 0; i < topics.slot_counts[group]; i++)
@@ -363,7 +622,13 @@ main(void)
 	tcase_add_test(small, health_names_each_reason);
 	tcase_add_test(small, D03_health_stays_green_while_a_worker_is_replaced);
 	tcase_add_test(small, bug_L1_a_hung_worker_is_not_healthy);
+	tcase_add_test(small, bug_L1_a_check_wants_a_sign_of_life);
 	tcase_add_test(small, readiness);
+	tcase_add_test(small, status_json_has_everything);
+	tcase_add_test(small, status_of_boards_full_of_nonsense);
+	tcase_add_test(small, status_tables);
+	tcase_add_test(small, rates_of_many_looks);
+	tcase_add_test(small, json_strings_are_escaped);
 	tcase_add_test(large, a_hundred_thousand_partitions);
 	suite_add_tcase(suite, small);
 	suite_add_tcase(suite, large);
