@@ -381,7 +381,7 @@ read_answers(int fd, struct wire_bytes *in, size_t count, int32_t first_id)
 
 	open_window(fd);
 	while (count > 0) {
-		if (wire_next_answer(in, &position, &answer)) {
+		if (in->length > 0 && wire_next_answer(in, &position, &answer)) {
 			ck_assert_int_eq(answer.id, first_id++);
 			ck_assert_int_eq(answer.error, 0);
 			count--;
