@@ -194,6 +194,7 @@ expect_red(int fd, int64_t high_watermark)
 	struct wire_fetched fetched;
 
 	ck_assert(is_red(NULL));
+	ck_assert(broker_wait(is_readable, &fd, BACK_MS));
 	expect_forced(fd);
 	if (high_watermark > forced_end)
 		ck_assert_int_eq(wire_fetch(fd, "t", 0, high_watermark - 1, MIB, 0, 0, &fetched), WIRE_STORAGE_FAILURE);
@@ -365,6 +366,7 @@ START_TEST(bug_B3_a_worker_killed_while_its_barrier_fails)
 	ck_assert_int_gt(broker_wait_worker_of(&broker, "t", 0, victim, SOON_MS), 0);
 	close(fd);
 	fd = connect_broker();
+	ck_assert(broker_wait(is_readable, &fd, BACK_MS));
 	expect_forced(fd);
 	expect_back(fd, high_watermark, false);
 	expect_healthy(fd);
