@@ -318,10 +318,17 @@ START_TEST(bug_B3_a_broker_started_anew_with_such_a_disk)
 		broker_kill(&broker);
 	else
 		broker_stop(&broker);
-	/* Nobody knows any more; the cache is not believed all the same. The disk is as full as it was. */
+	/*
+	 * Nobody knows any more; the cache is not believed all the same. The disk is as full as it was: whether the log can be
+	 * opened, which may need a block, depends on what had reached it before; if not, it is when there is room.
+	 */
 	broker_restart(&broker, NULL);
 	fd = connect_broker();
-	ck_assert(broker_wait(is_readable, &fd, BACK_MS));
+	if (!broker_wait(is_readable, &fd, SOON_MS)) {
+		ck_assert_int_ge(broker_count_log(&broker, "its log cannot be opened again yet"), 1);
+		device_make_room(&device);
+		ck_assert(broker_wait(is_readable, &fd, BACK_MS));
+	}
 	expect_forced(fd);
 	ck_assert_int_ge(wire_high_watermark(fd, "t", 0), forced_end);
 	produce_until_red(fd, _i >= MAPPED);
