@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -281,25 +282,37 @@ broker_prepare(struct broker *broker, const struct broker_config *config)
 
 /* ---- starting ----------------------------------------------------------------------------------------------- */
 
+/* With the mutex held, so that whoever has it and finds the pipe empty knows all that was written. Returns 0 at the end. */
+static ssize_t
+take_piece(struct broker *broker)
+{
+	char piece[16384];
+	ssize_t got = read(broker->pipe, piece, sizeof piece);
+
+	if (got <= 0)
+		return got < 0 && errno == EINTR ? 1 : 0;
+	if (write(broker->log_fd, piece, (size_t)got) != got)
+		perror(broker->log_path);
+	broker->text = realloc(broker->text, broker->text_length + (size_t)got + 1);
+	if (broker->text == NULL)
+		abort();
+	memcpy(broker->text + broker->text_length, piece, (size_t)got);
+	broker->text_length += (size_t)got;
+	broker->text[broker->text_length] = '\0';
+	return got;
+}
+
 static void *
 read_log(void *arg)
 {
 	struct broker *broker = arg;
-	char piece[16384];
-	ssize_t got;
+	struct pollfd p = { .fd = broker->pipe, .events = POLLIN };
+	ssize_t got = 1;
 
-	while ((got = read(broker->pipe, piece, sizeof piece)) > 0 || (got < 0 && errno == EINTR)) {
-		if (got < 0)
-			continue;
-		if (write(broker->log_fd, piece, (size_t)got) != got)
-			perror(broker->log_path);
+	while (got != 0) {
+		poll(&p, 1, -1);
 		pthread_mutex_lock(&broker->mutex);
-		broker->text = realloc(broker->text, broker->text_length + (size_t)got + 1);
-		if (broker->text == NULL)
-			abort();
-		memcpy(broker->text + broker->text_length, piece, (size_t)got);
-		broker->text_length += (size_t)got;
-		broker->text[broker->text_length] = '\0';
+		got = take_piece(broker);
 		pthread_cond_broadcast(&broker->news);
 		pthread_mutex_unlock(&broker->mutex);
 	}
@@ -452,6 +465,16 @@ broker_wait_log(struct broker *broker, const char *text, int deadline_ms)
 	return found;
 }
 
+/* With the mutex held: until all that the broker has written so far is in the text. */
+static void
+catch_up(struct broker *broker)
+{
+	int unread = 0;
+
+	while (!broker->log_ended && ioctl(broker->pipe, FIONREAD, &unread) == 0 && unread > 0)
+		wait_news(broker, wire_now_ms() + 100);
+}
+
 long
 broker_count_log(struct broker *broker, const char *text)
 {
@@ -459,6 +482,7 @@ broker_count_log(struct broker *broker, const char *text)
 	long count = 0;
 
 	pthread_mutex_lock(&broker->mutex);
+	catch_up(broker);
 	at = broker->text != NULL ? broker->text : "";
 	while ((at = strstr(at, text)) != NULL) {
 		count++;
