@@ -195,8 +195,10 @@ control_ask(const struct options *options, const char *method, const char *path,
 	close(fd);
 	if (result == TOOL_DONE && !tool_stopped() && parse(answer, used) != 0) {
 		tool_say("%s: what answers there is cut short or no HTTP; is it a broker's control socket?", options->control);
-		return TOOL_INTERNAL;
+		result = TOOL_INTERNAL;
 	}
+	if (result != TOOL_DONE)
+		control_free(answer);
 	return result;
 }
 
