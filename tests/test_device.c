@@ -132,8 +132,7 @@ told_loss(int64_t *end, int64_t *lost)
 {
 	static const char words[] = "is open again with less";
 	const char *last = NULL;
-	size_t length;
-	char *text = procs_read_file(broker.log_path, &length);
+	char *text = broker_copy_log(&broker);
 
 	for (const char *at = strstr(text, words); at != NULL; at = strstr(at + 1, words))
 		last = at;
