@@ -310,7 +310,9 @@ read_log(void *arg)
 	ssize_t got = 1;
 
 	while (got != 0) {
-		poll(&p, 1, -1);
+		/* With the mutex held nothing is waited for. */
+		if (poll(&p, 1, -1) != 1)
+			continue;
 		pthread_mutex_lock(&broker->mutex);
 		got = take_piece(broker);
 		pthread_cond_broadcast(&broker->news);
@@ -490,6 +492,19 @@ broker_count_log(struct broker *broker, const char *text)
 	}
 	pthread_mutex_unlock(&broker->mutex);
 	return count;
+}
+
+char *
+broker_copy_log(struct broker *broker)
+{
+	char *copy;
+
+	pthread_mutex_lock(&broker->mutex);
+	catch_up(broker);
+	copy = strdup(broker->text != NULL ? broker->text : "");
+	pthread_mutex_unlock(&broker->mutex);
+	ck_assert_ptr_nonnull(copy);
+	return copy;
 }
 
 /* The number behind `key` in the ready line, -1 when it is not there. */

@@ -112,7 +112,9 @@ void broker_end(struct broker *broker);
 
 /* The log since the last start. True when a line with `text` is in it or comes in time. */
 bool broker_wait_log(struct broker *broker, const char *text, int deadline_ms);
-long broker_count_log(struct broker *broker, const char *text);	/* lines with it so far */
+/* These two see all that has been written when they are called: lines with `text`; the whole, which the caller frees. */
+long broker_count_log(struct broker *broker, const char *text);
+char *broker_copy_log(struct broker *broker);
 
 /* The supervisor's live children, ascending by pid; zombies do not count. Returns the number (at most `max`). */
 int broker_workers(const struct broker *broker, pid_t *pids, int max);

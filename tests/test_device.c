@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "broker.h"
@@ -131,8 +132,7 @@ told_loss(int64_t *end, int64_t *lost)
 {
 	static const char words[] = "is open again with less";
 	const char *last = NULL;
-	size_t length;
-	char *text = procs_read_file(broker.log_path, &length);
+	char *text = broker_copy_log(&broker);
 
 	for (const char *at = strstr(text, words); at != NULL; at = strstr(at + 1, words))
 		last = at;
@@ -303,6 +303,28 @@ START_TEST(bug_B3_a_worker_killed_with_such_a_disk)
 }
 END_TEST
 
+/*
+ * The kernel itself can need a block that is not there, and then lets nobody write to this file system any more (its journal is
+ * aborted). The broker says so and acknowledges nothing; but that is another case than the one that was to be tested.
+ */
+static bool
+gave_up(int fd)
+{
+	struct statvfs fs;
+
+	ck_assert_int_eq(statvfs(broker.data_dir, &fs), 0);
+	if ((fs.f_flag & ST_RDONLY) == 0)
+		return false;
+	ck_assert_int_ge(broker_count_log(&broker, "Read-only file system"), 1);
+	ck_assert_int_eq(produce(fd, WIRE_FORCED), WIRE_STORAGE_FAILURE);
+	procs_skipped("bug_B3_a_broker_started_anew_with_such_a_disk", "the kernel has made the file system read-only");
+	close(fd);
+	broker_kill(&broker);
+	broker_end(&broker);
+	device_end(&device);
+	return true;
+}
+
 /* Killed, or stopped. */
 START_TEST(bug_B3_a_broker_started_anew_with_such_a_disk)
 {
@@ -325,6 +347,8 @@ START_TEST(bug_B3_a_broker_started_anew_with_such_a_disk)
 	broker_restart(&broker, NULL);
 	fd = connect_broker();
 	if (!broker_wait(is_readable, &fd, SOON_MS)) {
+		if (gave_up(fd))
+			return;
 		ck_assert_int_ge(broker_count_log(&broker, "its log cannot be opened again yet"), 1);
 		device_make_room(&device);
 		ck_assert(broker_wait(is_readable, &fd, BACK_MS));

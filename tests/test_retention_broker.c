@@ -560,7 +560,6 @@ START_TEST(bug_B9_the_log_tells_of_all_that_was_removed)
 {
 	char text[64], *lines, *at;
 	int64_t segments, bytes = 0, end = 0, log_start;
-	size_t size;
 	int fd;
 
 	start(modes[0], "t = 1\n", "segment_bytes = 64KiB\nretention_bytes = 1\n");
@@ -571,7 +570,7 @@ START_TEST(bug_B9_the_log_tells_of_all_that_was_removed)
 	log_start = wire_log_start(fd, "t", 0);
 	snprintf(text, sizeof text, "begins at offset %" PRId64 " now", log_start);
 	ck_assert(broker_wait_log(&broker, text, 10000 + SOON_MS));
-	lines = procs_read_file(broker.log_path, &size);
+	lines = broker_copy_log(&broker);
 	for (at = lines; (at = strstr(at, "retention removes ")) != NULL; at++) {
 		int64_t more;
 
