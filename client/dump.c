@@ -204,6 +204,14 @@ note_finding(void *with, const struct finding *finding)
 	file->torn |= finding->kind == FINDING_TORN;
 }
 
+/* To be examined: a log, with its records' format or -1. */
+static struct examine
+examination_of(const struct offline_log *log, int format)
+{
+	return (struct examine){ .dir_fd = log->dir_fd, .format = format, .only = -1, .pause_ms = EXAMINE_PAUSE_MS,
+		.running = offline_is_running, .running_with = (void *)(uintptr_t)log };
+}
+
 /*
  * The last segment of a log holds something that is no record: damage, a torn end, or what a broker is just writing?
  * Returns 0, or -1 with errno.
@@ -211,11 +219,11 @@ note_finding(void *with, const struct finding *finding)
 static int
 judge_last(struct file *file)
 {
-	struct examine e = { .dir_fd = file->log->dir_fd, .format = file->format, .only = file->base,
-		.pause_ms = EXAMINE_PAUSE_MS,
-		.running = offline_is_running, .running_with = (void *)(uintptr_t)file->log,
-		.found = note_finding, .found_with = file };
+	struct examine e = examination_of(file->log, file->format);
 
+	e.only = file->base;
+	e.found = note_finding;
+	e.found_with = file;
 	if (file->judged)
 		return 0;
 	file->judged = true;
@@ -368,11 +376,10 @@ static void
 dump_log(struct dump *dump, const struct offline *offline, const struct offline_log *log)
 {
 	int64_t from = dump->options->from == OPTIONS_FROM_OFFSET ? dump->options->from_number : 0;
+	struct examine e = examination_of(log, dump->options->format);
 	struct listing listing;
-	enum record_format format;
-	bool told;
 
-	if (examine_format(log->dir_fd, dump->options->format, &format, &told) == -1
+	if (examine_format(&e) == -1
 	    || listing_read_noting(&listing, log->dir_fd, ignore_entry, NULL) == -1) {
 		tool_say("%s: cannot be read: %s", log->path, strerror(errno));
 		fail(dump, TOOL_INTERNAL);
@@ -384,7 +391,7 @@ dump_log(struct dump *dump, const struct offline *offline, const struct offline_
 
 		if (segment->bytes > 0 && (offline->base == -1 || offline->base == segment->base)
 		    && (next == -1 || next > from))
-			dump_segment(dump, log, format, segment->base, next);
+			dump_segment(dump, log, e.record_format, segment->base, next);
 	}
 	listing_free(&listing);
 }
@@ -399,8 +406,13 @@ decide_format(const struct dump *dump, const struct offline *offline, const stru
 	bool told = false;
 	int result = 0;
 
-	if (segment_parse_base(slash == NULL ? offline->path : slash + 1) != -1)
-		result = examine_format(log->dir_fd, dump->options->format, &file->format, &told);
+	if (segment_parse_base(slash == NULL ? offline->path : slash + 1) != -1) {
+		struct examine e = examination_of(log, dump->options->format);
+
+		result = examine_format(&e);
+		file->format = e.record_format;
+		told = e.format_told;
+	}
 	if (result == 0 && !told)
 		result = examine_file_format(file->fd, dump->options->format, &file->format, &told);
 	if (result == 0 && !told) {

@@ -22,6 +22,7 @@ enum {
 	ALIKE_RUNNING = 4,	/* looks at the last segment that must have found the same as the one before */
 	COMPARE_BYTES = 64 * 1024,
 	BEGIN_BYTES = 4096,	/* of a file that holds records: something in it is not zero */
+	FORMAT_LOOKS_MAX = 20,	/* at a log in which a broker is at work and nothing tells the format */
 };
 
 /* Too many or too few records at a segment's end: not told yet, since the next segment may only have a wrong name. */
@@ -195,7 +196,24 @@ base_behind(const struct examiner *x, int64_t base)
 	return next == NULL ? -1 : next->base;
 }
 
+static int64_t
+last_with_content(const struct examiner *x)
+{
+	for (size_t i = x->listing.count; i-- > 0;)
+		if (x->listing.segments[i].bytes > 0)
+			return x->listing.segments[i].base;
+	return -1;
+}
+
 /* ---- the format ---- */
+
+static void
+pause_for(int ms)
+{
+	const struct timespec pause = { 0, ms * 1000000L };
+
+	nanosleep(&pause, NULL);
+}
 
 /* Sums that fit are no accident; lengths without sums can be, unless they lead exactly to the end. */
 static int
@@ -263,33 +281,35 @@ evidence_of_log(const struct listing *listing, int dir_fd, enum evidence *eviden
 	return *evidence == EVIDENCE_NONE ? evidence_of_last(listing, last, dir_fd, evidence) : 0;
 }
 
+/*
+ * Of a running broker's log all that was listed may be gone before it is read, or the only record be on its way: what tells
+ * nothing then is looked at again.
+ */
 static int
 decide_format(struct examiner *x)
 {
 	struct examine *e = x->e;
 	enum evidence evidence = EVIDENCE_NONE;
 
-	if (e->format == -1 && evidence_of_log(&x->listing, e->dir_fd, &evidence) == -1)
-		return -1;
-	conclude(e->format, evidence, &e->record_format, &e->format_told);
-	return 0;
+	for (int looks = 1;; looks++) {
+		if (e->format == -1 && evidence_of_log(&x->listing, e->dir_fd, &evidence) == -1)
+			return -1;
+		conclude(e->format, evidence, &e->record_format, &e->format_told);
+		if (e->format_told || looks == FORMAT_LOOKS_MAX || last_with_content(x) == -1 || !is_running(x))
+			return 0;
+		pause_for(e->pause_ms);
+		if (read_directory(x, false) == -1)
+			return -1;
+	}
 }
 
 int
-examine_format(int dir_fd, int format, enum record_format *record_format, bool *told)
+examine_format(struct examine *e)
 {
-	enum evidence evidence = EVIDENCE_NONE;
-	struct listing listing;
-	int done = 0;
+	struct examiner x = { .e = e, .original = -1, .copied = -1 };
+	int done = read_directory(&x, false) == -1 ? -1 : decide_format(&x);
 
-	if (format == -1) {
-		if (listing_read_noting(&listing, dir_fd, ignore_entry, NULL) == -1)
-			return -1;
-		empty_preallocated(&listing, dir_fd);
-		done = evidence_of_log(&listing, dir_fd, &evidence);
-		listing_free(&listing);
-	}
-	conclude(format, evidence, record_format, told);
+	listing_free(&x.listing);
 	return done;
 }
 
@@ -305,14 +325,6 @@ examine_file_format(int fd, int format, enum record_format *record_format, bool 
 }
 
 /* ---- one segment ---- */
-
-static void
-pause_for(int ms)
-{
-	const struct timespec pause = { 0, ms * 1000000L };
-
-	nanosleep(&pause, NULL);
-}
 
 /* The look was at the last segment with content. Is an empty one behind it the active one, and this one sealed? */
 static int
@@ -629,15 +641,6 @@ examine_segment(struct examiner *x, int64_t base)
 
 /* ---- the log ---- */
 
-static int64_t
-last_with_content(const struct examiner *x)
-{
-	for (size_t i = x->listing.count; i-- > 0;)
-		if (x->listing.segments[i].bytes > 0)
-			return x->listing.segments[i].base;
-	return -1;
-}
-
 /* There are only empty segments: the first is the log, as for recovery. */
 static void
 take_empty_log(struct examiner *x)
@@ -759,11 +762,12 @@ examine_log(struct examine *e)
 	e->first = e->end = e->last.base = -1;
 	memset(e->findings, 0, sizeof(e->findings));
 	if (read_directory(&x, true) == 0) {
+		done = decide_format(&x);
 		x.last = last_with_content(&x);
 		take_empty_log(&x);
-		if (decide_format(&x) == 0 && examine_all(&x) == 0 && tell_list(&x) == 0)
-			done = 0;
 	}
+	if (done == 0 && (examine_all(&x) == -1 || tell_list(&x) == -1))
+		done = -1;
 	if (done == 0) {
 		tell_format(&x);
 		tell_empty(&x);

@@ -44,10 +44,12 @@ struct examine {
 int examine_log(struct examine *e);
 
 /*
- * What the records are: `format` when that is not -1; else what the log in the directory, or the file, tells; where
- * nothing tells, crc32c is assumed, and *told is false. Returns 0, or -1 with errno.
+ * What the log's records are: sets e->record_format and e->format_told. It is e->format when that is not -1, else what the log
+ * tells; where nothing tells, crc32c is assumed. Returns 0, or -1 with errno.
  */
-int examine_format(int dir_fd, int format, enum record_format *record_format, bool *told);
+int examine_format(struct examine *e);
+
+/* The same for a file that may be no segment; `format` may be -1. */
 int examine_file_format(int fd, int format, enum record_format *record_format, bool *told);
 
 #endif

@@ -992,6 +992,76 @@ undo_roll(void)
 static void (*const changes[])(void) = { retire_first, complete_and_roll, complete, cut_and_append, undo_roll };
 enum { CHANGES = sizeof(changes) / sizeof(changes[0]) };
 
+/* All that was listed is gone, and the log goes on behind it. */
+static void
+overtake(void)
+{
+	size_t bytes;
+	uint8_t *batch = logkit_batch(RECORD_PLAIN, 24, 6, SIZE, &bytes);
+
+	for (int64_t base = 24; base < 48; base += 6) {
+		char path[LOGKIT_PATH_BYTES];
+
+		logkit_segment_path(&kit, base, path);
+		logkit_write_file(path, batch, bytes);
+	}
+	retire_below(24);
+	free(batch);
+}
+
+/* At each read in turn; without sums nothing but a whole segment tells the format. */
+START_TEST(the_format_is_known_when_all_that_was_listed_is_gone)
+{
+	broker_runs = true;
+	meanwhile = overtake;
+	for (int at = 1; at < 40; at++) {
+		struct examine e;
+
+		make_log(RECORD_PLAIN);
+		reads = at;
+		syscalls.pread = pread_and_go_on;
+		e = examine();
+		ck_assert_int_eq(e.record_format, RECORD_PLAIN);
+		expect_told(0, NULL);
+		logkit_end(&kit);
+	}
+}
+END_TEST
+
+/* The first record's length comes last, when the log is written through a mapping. */
+static void
+complete_first(void)
+{
+	size_t bytes;
+	uint8_t *batch = logkit_batch(RECORD_PLAIN, 0, 1, SIZE, &bytes);
+	char path[LOGKIT_PATH_BYTES];
+
+	logkit_segment_path(&kit, 0, path);
+	logkit_write_file(path, batch, bytes);
+	free(batch);
+}
+
+START_TEST(the_format_is_known_when_the_first_record_is_on_its_way)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	broker_runs = true;
+	meanwhile = complete_first;
+	for (int at = 1; at < 5; at++) {
+		logkit_begin(&kit, RECORD_PLAIN, 4096);
+		logkit_open(&kit);
+		logkit_close(&kit);
+		logkit_segment_path(&kit, 0, path);
+		logkit_write_file(path, (const uint8_t *)"\0\0\0\0payload", 11);
+		reads = at;
+		syscalls.pread = pread_and_go_on;
+		ck_assert_int_eq(examine().record_format, RECORD_PLAIN);
+		expect_told(0, NULL);
+		logkit_end(&kit);
+	}
+}
+END_TEST
+
 /* `_i`: what happens; at each read in turn. The last segment ends in a half-written record at first. */
 START_TEST(what_a_broker_does_meanwhile_is_no_damage)
 {
@@ -1082,6 +1152,8 @@ main(void)
 	tcase_add_test(tests, a_segment_that_cannot_be_opened_is_a_failure);
 	tcase_add_loop_test(tests, any_call_that_fails_is_no_damage, 0, 4);
 	tcase_add_loop_test(tests, what_a_broker_does_meanwhile_is_no_damage, 0, CHANGES);
+	tcase_add_test(tests, the_format_is_known_when_all_that_was_listed_is_gone);
+	tcase_add_test(tests, the_format_is_known_when_the_first_record_is_on_its_way);
 	tcase_add_test(tests, a_write_that_takes_its_time_is_told_as_such);
 	tcase_add_loop_test(tests, damage_stands_also_when_a_broker_is_at_work, 0, 4);
 	return unit_run(suite);
