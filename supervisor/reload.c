@@ -244,7 +244,7 @@ static int
 check_source(const char *path, FILE *report)
 {
 	struct stat st;
-	bool passed = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+	bool passed = strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/dev/std", 8) == 0 || strncmp(path, "/proc/", 6) == 0;
 
 	if (!passed && (stat(path, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
 		return 0;

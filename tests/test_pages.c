@@ -32,6 +32,7 @@ add_topic(const char *name, int32_t partitions)
 static void
 make_view(void)
 {
+	memset(restarts, 0, sizeof(restarts));
 	for (int32_t group = 0; group < GROUPS; group++) {
 		int fd = board_create(topics.slot_counts[group]);
 

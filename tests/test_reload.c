@@ -250,6 +250,21 @@ START_TEST(a_source_that_is_gone_is_not_read_again)
 }
 END_TEST
 
+/* Most of what is below /dev is no passed descriptor: /dev/shm is a place for files. */
+START_TEST(a_file_in_memory_is_read_again)
+{
+	char path[] = "/dev/shm/test_reload.XXXXXX";
+	int fd = mkstemp(path);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(write(fd, first, sizeof(first) - 1), (ssize_t)sizeof(first) - 1);
+	close(fd);
+	reload.path = path;
+	expect("nothing has changed\n", 0, 0, 0);
+	unlink(path);
+}
+END_TEST
+
 START_TEST(verbose_stays_in_force)
 {
 	reload.verbose = true;
@@ -294,6 +309,7 @@ main(void)
 	tcase_add_test(tcase, an_error_applies_nothing);
 	tcase_add_test(tcase, fewer_partitions_than_on_disk);
 	tcase_add_test(tcase, a_source_that_is_gone_is_not_read_again);
+	tcase_add_test(tcase, a_file_in_memory_is_read_again);
 	tcase_add_test(tcase, verbose_stays_in_force);
 	tcase_add_test(tcase, max_connections_is_lowered_as_at_the_start);
 	suite_add_tcase(suite, tcase);
