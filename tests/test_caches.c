@@ -651,7 +651,6 @@ START_TEST(a_missing_index_is_stored_anew)
 }
 END_TEST
 
-/* A sealed segment was replaced by another file: of the same size, a shorter and a longer one. */
 /* The log may be another process's when it runs. */
 START_TEST(D03_a_load_that_stores_nothing)
 {
@@ -677,6 +676,7 @@ START_TEST(D03_a_load_that_stores_nothing)
 }
 END_TEST
 
+/* A sealed segment was replaced by another file: of the same size, a shorter and a longer one. */
 START_TEST(an_index_whose_segment_was_replaced)
 {
 	char path[LOGKIT_PATH_BYTES];
@@ -1108,6 +1108,44 @@ START_TEST(D03_a_released_log_that_has_changed_is_recovered)
 }
 END_TEST
 
+/*
+ * `_i`: format; what is told one too low or too high; with the recovery point at the end or at none. The file is as it was left, so
+ * one of the two processes is wrong about the log, or a third has written to it: nobody goes on with it unasked.
+ */
+START_TEST(D03_a_released_log_that_ends_elsewhere_stays_closed)
+{
+	int64_t *const told = _i / FORMATS % 4 < 2 ? &left.end : &left.position;
+	int64_t bytes;
+	char path[LOGKIT_PATH_BYTES];
+
+	logkit_begin(&kit, formats[_i % FORMATS], 100000);
+	kit.settings.mapped = _i % FORMATS == 0;
+	logkit_open(&kit);
+	logkit_append(&kit, 100, 100);
+	if (_i / FORMATS >= 4) {
+		ck_assert_int_eq(logkit_barrier(&kit), 0);
+		partition_ask_point(kit.p);
+		ck_assert_int_eq(logkit_upkeep(&kit, 0), 0);
+		ck_assert_int_eq(stored_end(0), 100);
+	}
+	release();
+	logkit_segment_path(&kit, 0, path);
+	bytes = logkit_file_bytes(path);
+	*told += _i / FORMATS % 2 == 0 ? -1 : 1;
+	logkit_trace_begin();
+	logkit_set_fault((struct logkit_fault){ 0 });
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "another process writes here"));
+	ck_assert_str_eq(logkit_trace(), "");
+	ck_assert(!kit.opened.failed);
+	ck_assert_int_eq(logkit_file_bytes(path), bytes);
+	/* The next process is told nothing of it and recovers it, as after a death. */
+	kit.known = (struct partition_known){ .published_end = 100 };
+	open_silently();
+	logkit_expect(&kit, 0, 100, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Nor is one told of that has failed, or has leavings behind its end. */
 START_TEST(D03_a_failed_log_is_not_released)
 {
@@ -1422,6 +1460,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, a_marker_needs_the_recovery_point, 0, FORMATS);
 	tcase_add_loop_test(tests, D03_a_released_log_is_opened_without_a_force, 0, 2 * FORMATS);
 	tcase_add_loop_test(tests, D03_a_released_log_that_has_changed_is_recovered, 0, 2);
+	tcase_add_loop_test(tests, D03_a_released_log_that_ends_elsewhere_stays_closed, 0, 8 * FORMATS);
 	tcase_add_test(tests, D03_a_failed_log_is_not_released);
 	tcase_add_test(tests, D03_a_load_that_stores_nothing);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);

@@ -466,6 +466,23 @@ look(struct recovery *r, struct tail *tail)
 	return look_at_empty(r);
 }
 
+/*
+ * The file is as the living process before this one has left it, so the log ends where that has told. Where it does not, one of
+ * the two is wrong about it, or both write here.
+ */
+static int
+check_released(struct recovery *r)
+{
+	const struct stop_state *told = r->known->stopped;
+
+	if (!r->known->released || r->as_left || r->active == NULL)
+		return 0;
+	return refuse(r, "%s/%020" PRId64 ".log: the worker before this one has released the log with its end at offset %" PRId64
+	    ", position %" PRId64 ", but it ends at offset %" PRId64 ", position %" PRId64 ": one of them is wrong, or another process "
+	    "writes here. Nothing was changed. Look for who has the file open; then restart this partition's worker, and the log is "
+	    "recovered as after a crash", r->name, r->active->base, told->end, told->position, r->active->end, r->active->bytes);
+}
+
 /* ---- try ---- */
 
 static int
@@ -866,7 +883,7 @@ recovery_run(struct recovery *recovery)
 	recovery->index_error = 0;
 	recovery->truncated_bytes = 0;
 	recovery->failed = false;
-	if (look(recovery, &tail) == 0)
+	if (look(recovery, &tail) == 0 && check_released(recovery) == 0)
 		done = change(recovery, &tail);
 	close_tail(&tail);
 	if (done == 0) {
