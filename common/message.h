@@ -110,15 +110,16 @@ struct message_ends {
 	int32_t reserved;		/* 0 */
 };
 
-/* One partition: everything up to `end` is written, and will not be written again by the old worker. */
+/*
+ * One partition: everything up to `end` is written, and will not be written again by the old worker. Where it begins and how
+ * far it is forced stands on the board.
+ */
 struct message_end {
 	int32_t slot;			/* on the group's board */
 	int32_t reserved;		/* 0 */
-	int64_t log_start;
 	int64_t base;			/* of the active segment */
 	int64_t end;			/* offset behind the last record */
 	int64_t position;		/* where that is in the active segment */
-	int64_t durable_end;
 	int64_t file_bytes;		/* size of the active file */
 	int64_t modified_ns;		/* its modification, ns since 1970 */
 };

@@ -56,9 +56,8 @@ read_plain(const struct channel_message *message, const char *wrong, struct repo
 static bool
 end_valid(const struct message_end *end, int32_t slots)
 {
-	return end->slot >= 0 && end->slot < slots && end->log_start >= 0 && end->log_start <= end->end && end->base >= 0 &&
-	    end->base <= end->end && end->position >= 0 && end->position <= end->file_bytes && end->durable_end >= 0 &&
-	    end->durable_end <= end->end;
+	return end->slot >= 0 && end->slot < slots && end->base >= 0 && end->base <= end->end && end->position >= 0 &&
+	    end->position <= end->file_bytes;
 }
 
 static int

@@ -89,8 +89,7 @@ lane_release_all(struct worker *worker, struct message_end *ends)
 
 		if (lane->log == NULL || lane->opened != NULL || partition_release(lane->log, &state) != 0)
 			continue;
-		ends[count++] = (struct message_end){ .slot = i, .log_start = partition_log_start(lane->log), .base = state.base,
-			.end = state.end, .position = state.position, .durable_end = partition_durable_end(lane->log),
+		ends[count++] = (struct message_end){ .slot = i, .base = state.base, .end = state.end, .position = state.position,
 			.file_bytes = state.file_bytes, .modified_ns = state.modified_ns };
 	}
 	return count;

@@ -225,15 +225,15 @@ static struct partition_known
 known_of(const struct lane *lane)
 {
 	struct partition_known known = { .published_end = -1, .stopped = stop_marker_find(&lane->worker->left, lane->name) };
-	int64_t high_watermark, durable_end;
+	int64_t high_watermark;
 
 	known.failed = atomic_load_explicit(&lane->slot->state, memory_order_acquire) == BOARD_FAILED;
 	known.from_disk = true;
 	if (atomic_load_explicit(&lane->slot->opened, memory_order_acquire) == 0)
 		return known;
 	known.from_disk = known.failed || atomic_load_explicit(&lane->slot->forcing, memory_order_acquire) != 0;
-	board_read(lane->slot, &known.log_start, &high_watermark, &durable_end);
-	known.published_end = known.from_disk ? durable_end : high_watermark;
+	board_read(lane->slot, &known.log_start, &high_watermark, &known.durable_end);
+	known.published_end = known.from_disk ? known.durable_end : high_watermark;
 	known.shown_end = high_watermark;
 	return known;
 }
@@ -254,7 +254,6 @@ know_released(struct opening *o)
 		.file_bytes = end->file_bytes, .modified_ns = end->modified_ns };
 	o->known.stopped = &o->released;
 	o->known.released = true;
-	o->known.durable_end = end->durable_end;
 }
 
 static void

@@ -80,7 +80,7 @@ struct partition_known {
 	 * durable_end has been forced. It is opened without a force: the rest is unforced in the log that has been opened. When it
 	 * does not end there although the file is still so, it stays closed. */
 	bool released;
-	int64_t durable_end;		/* with released */
+	int64_t durable_end;		/* as published, like published_end; counts with released alone */
 };
 
 /*
