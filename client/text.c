@@ -4,37 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/utf8.h"
+
 enum {
 	STRETCH = 4096,		/* bytes that are turned at a time */
 	ESCAPE_MAX = 8,		/* what one of them becomes at most */
 	BASE64_STRETCH = 4095,	/* a multiple of three */
 };
-
-/*
- * The length of the UTF-8 character that begins at p; 0: none does (surrogates, overlong forms and what lies beyond
- * U+10FFFF are none).
- */
-static size_t
-utf8_length(const uint8_t *p, size_t left)
-{
-	static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t length = p[0] < 0x80 ? 1 : p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-	uint32_t character;
-
-	if (length == 1)
-		return 1;
-	if (p[0] < 0xC0 || p[0] > 0xF7 || length > left)
-		return 0;
-	character = p[0] & (0x7Fu >> length);
-	for (size_t i = 1; i < length; i++) {
-		if ((p[i] & 0xC0) != 0x80)
-			return 0;
-		character = character << 6 | (p[i] & 0x3Fu);
-	}
-	if (character < smallest[length] || character > 0x10FFFF || (character >= 0xD800 && character <= 0xDFFF))
-		return 0;
-	return length;
-}
 
 /* How many of the first bytes are ASCII, in eights. */
 static size_t
@@ -91,7 +67,7 @@ static size_t
 escape_for_json(char *to, const uint8_t *p, size_t length)
 {
 	if (length == 0)
-		return (size_t)sprintf(to, "\xEF\xBF\xBD");
+		return (size_t)sprintf(to, UTF8_REPLACEMENT);
 	if (length == 1 && (p[0] == '"' || p[0] == '\\'))
 		return (size_t)sprintf(to, "\\%c", p[0]);
 	if (is_control(p, length))

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/utf8.h"
+
 static void
 flush(struct page *page)
 {
@@ -73,20 +75,30 @@ page_print(struct page *page, const char *format, ...)
 		page_put(page, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
 }
 
+/* Returns how many bytes of the text it was. */
+static size_t
+put_json_character(struct page *page, const char *text)
+{
+	unsigned char c = (unsigned char)*text;
+	size_t length = utf8_length((const uint8_t *)text, strnlen(text, UTF8_MAX_BYTES));
+
+	if (c == '"' || c == '\\')
+		page_put(page, "\\", 1);
+	if (c < ' ' || c == 0x7f)
+		page_print(page, "\\u%04x", c);
+	else if (length == 0)
+		page_put_text(page, UTF8_REPLACEMENT);
+	else
+		page_put(page, text, length);
+	return length == 0 ? 1 : length;
+}
+
 void
 page_put_json(struct page *page, const char *text)
 {
 	page_put(page, "\"", 1);
-	for (; *text != '\0'; text++) {
-		unsigned char c = (unsigned char)*text;
-
-		if (c == '"' || c == '\\')
-			page_put(page, "\\", 1);
-		if (c < ' ' || c == 0x7f)
-			page_print(page, "\\u%04x", c);
-		else
-			page_put(page, c > 0x7f ? "?" : text, 1);
-	}
+	while (*text != '\0')
+		text += put_json_character(page, text);
 	page_put(page, "\"", 1);
 }
 

@@ -32,7 +32,7 @@ void page_put_number(struct page *page, int64_t value);
 /* Cut at PAGE_LINE_BYTES. */
 void page_print(struct page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A JSON string with its quotes: control characters as escapes, bytes that are no ASCII as "?". */
+/* A JSON string with its quotes: control characters as escapes, bytes that are no UTF-8 as U+FFFD. */
 void page_put_json(struct page *page, const char *text);
 
 /* Returns 0, or -1 with errno ENOMEM: what is in the evbuffer is no page then. */

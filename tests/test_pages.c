@@ -564,12 +564,13 @@ START_TEST(json_strings_are_escaped)
 {
 	struct evbuffer *buffer = evbuffer_new();
 	struct page page = { .to = buffer };
-	char text[64] = "";
+	char text[128] = "";
 
-	page_put_json(&page, "a\"b\\c\n\x01\x7f\xff.");
+	page_put_json(&page, "a\"b\\c\n\x01\x7f\xff.\u00fc\u20ac\U0001f4dc \xc3 \xed\xa0\x80\xe2\x82");
 	ck_assert_int_eq(page_end(&page), 0);
 	evbuffer_remove(buffer, text, sizeof(text) - 1);
-	ck_assert_str_eq(text, "\"a\\\"b\\\\c\\u000a\\u0001\\u007f?.\"");
+	ck_assert_str_eq(text, "\"a\\\"b\\\\c\\u000a\\u0001\\u007f\ufffd.\u00fc\u20ac\U0001f4dc \ufffd \ufffd\ufffd\ufffd"
+	    "\ufffd\ufffd\"");
 	evbuffer_free(buffer);
 }
 END_TEST
