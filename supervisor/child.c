@@ -793,7 +793,9 @@ child_unclean(const struct child *child)
 bool
 child_outdated(const struct child *child)
 {
-	return child->current != NULL &&
+	enum restart_state state = child->restart.state;
+
+	return (state == RESTART_PREPARING || state == RESTART_OPENING || state == RESTART_SERVING) && child_pid(child) != 0 &&
 	    incarnation_generation(child->current) != child->shared->site.setup->generation;
 }
 

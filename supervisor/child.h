@@ -76,7 +76,7 @@ const int64_t *child_restarts(const struct child *child);
 const struct child_restart_told *child_last_restart(const struct child *child);
 /* It stopped otherwise than it should: killed because it was late, crashed, or exited with another status than 0. */
 bool child_unclean(const struct child *child);
-/* Its process was told settings that are not in force any more. False when none runs. */
+/* Its process was told settings that are not in force any more, and goes on with them. False when none runs. */
 bool child_outdated(const struct child *child);
 /* It was told to stop, and no process of it is left. */
 bool child_stopped(const struct child *child);

@@ -41,6 +41,8 @@ orders_refusal(int error)
 		return "it does not serve now, and is started again by itself";
 	case ESHUTDOWN:
 		return "the broker stops";
+	case EINPROGRESS:
+		return "the broker starts: try again when it is ready";
 	case EINVAL:
 		return "there is no such worker";
 	default:

@@ -107,8 +107,10 @@ restart(struct reloading *reloading, int32_t worker)
 		fail_worker(reloading, worker, orders_refusal(errno));
 		return false;
 	}
-	fprintf(reloading->report, "worker %d: does not serve now; its next start is with the new settings\n", (int)worker);
-	log_report(reloading, false);
+	reloading->ok = false;
+	fprintf(reloading->report, "worker %d: does not serve yet, and goes on with the settings it was started with: reload again "
+	    "when it does\n", (int)worker);
+	log_report(reloading, true);
 	return false;
 }
 
@@ -155,8 +157,8 @@ reloading_start(struct reloading *reloading, reloading_done *done, void *context
 {
 	struct reload_changes changes;
 
-	if (is_busy(reloading) || crew_stopping(reloading->crew)) {
-		errno = is_busy(reloading) ? EBUSY : ESHUTDOWN;
+	if (is_busy(reloading) || crew_stopping(reloading->crew) || !crew_ready(reloading->crew)) {
+		errno = is_busy(reloading) ? EBUSY : crew_stopping(reloading->crew) ? ESHUTDOWN : EINPROGRESS;
 		return -1;
 	}
 	reloading->report = open_memstream(&reloading->text, &reloading->length);

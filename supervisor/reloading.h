@@ -34,7 +34,8 @@ void reloading_free(struct reloading *reloading);
 
 /*
  * Begins. Returns 0: `done` (may be NULL) is called once, in here when no worker has to be replaced; or -1 with errno: EBUSY
- * (an order is under way), ESHUTDOWN (the broker stops), ENOMEM.
+ * (an order is under way), ESHUTDOWN (the broker stops), EINPROGRESS (it is not ready yet, and would tell the service manager
+ * that it is), ENOMEM.
  */
 int reloading_start(struct reloading *reloading, reloading_done *done, void *context);
 

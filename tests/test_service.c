@@ -266,6 +266,69 @@ START_TEST(bug_H7_reloads_are_told)
 }
 END_TEST
 
+/* The program of the workers is no good any more: none is replaced, and the reload ends all the same. */
+START_TEST(bug_H7_a_reload_that_fails_is_told)
+{
+	static const char bad[] = "#!/bin/sh\nexit 3\n";
+	char path[BROKER_PATH_BYTES + 32], command[BROKER_PATH_BYTES + 128];
+	struct procs_gate gate;
+	pid_t workers[2];
+	int told;
+
+	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 2\n", .workers = 2 });
+	procs_gate_set_up(&gate, &broker);
+	manager_open("path");
+	launch((const char *const[]){ manager.variable, NULL });
+	broker_wait_ready(&broker);
+	told = manager_wait("READY=1", 0);
+	snprintf(path, sizeof path, "%s/build/logworker", broker.directory);
+	procs_write_file(path, bad, strlen(bad));
+	snprintf(command, sizeof command, "sed -i '1a max_fetch_wait = 7s' '%s/broker.ini'", broker.directory);
+	ck_assert_int_eq(system(command), 0);
+	kill(broker.pid, SIGHUP);
+	told = manager_wait("RELOADING=1", told + 1);
+	manager_wait("READY=1", told + 1);
+	ck_assert(broker_wait_log(&broker, "reload: worker 0: not restarted: its replacement exited (status 3)", SOON_MS));
+	ck_assert_int_eq(broker_workers(&broker, workers, 2), 2);
+	ck_assert_int_eq(memcmp(workers, broker.workers, sizeof workers), 0);
+	finish();
+	manager_close();
+}
+END_TEST
+
+/* Over the control socket, which answers before the broker is ready: it says so, and nobody takes its end for readiness. */
+START_TEST(bug_H7_a_reload_is_no_readiness)
+{
+	static const char request[] = "POST /reload HTTP/1.0\r\n\r\n";
+	char answer[1024] = "";
+	struct procs_gate gate;
+	size_t length = 0;
+	int ready, fd;
+	long got;
+
+	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 2\n", .workers = 2 });
+	procs_gate_set_up(&gate, &broker);
+	procs_gate_close(&gate);
+	manager_open("path");
+	launch((const char *const[]){ manager.variable, NULL });
+	manager_wait("STATUS=starting: 0 of 2 workers serving", 0);
+	fd = wire_connect_unix(broker.control_path);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(wire_send(fd, request, strlen(request)), 0);
+	while (length < sizeof answer - 1 && (got = wire_receive(fd, answer + length, sizeof answer - 1 - length, SOON_MS)) > 0)
+		length += (size_t)got;
+	close(fd);
+	procs_gate_open(&gate);
+	ck_assert_msg(strstr(answer, " 503 ") != NULL && strstr(answer, "try again when it is ready") != NULL, "%s", answer);
+	ready = manager_wait("READY=1", 0);
+	broker_wait_ready(&broker);
+	ck_assert_int_eq(manager_count("RELOADING=1", 0, ready), 0);
+	broker.workers_may_die = true;	/* on a slow machine they have waited at the gate for too long */
+	finish();
+	manager_close();
+}
+END_TEST
+
 START_TEST(bug_H7_nobody_to_tell)
 {
 	static const struct {
@@ -642,6 +705,8 @@ suite(void)
 	tcase_set_timeout(starts, 180);
 	tcase_add_loop_test(tc, bug_H7_ready_is_told_once_by_the_supervisor, 0, 2);
 	tcase_add_test(tc, bug_H7_reloads_are_told);
+	tcase_add_test(tc, bug_H7_a_reload_that_fails_is_told);
+	tcase_add_test(tc, bug_H7_a_reload_is_no_readiness);
 	tcase_add_test(tc, bug_H7_nobody_to_tell);
 	tcase_add_test(tc, bug_H7_a_long_start_asks_for_more_time);
 	tcase_add_test(tc, the_watchdog_is_fed_while_all_workers_live);

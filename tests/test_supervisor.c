@@ -1488,6 +1488,37 @@ START_TEST(reload_tries_again_what_has_failed)
 }
 END_TEST
 
+static bool
+opens_its_logs(void *with)
+{
+	char *body = broker_http_get(with, "/healthz", NULL);
+	bool opens = body != NULL && strstr(body, "worker 1: down (opening its logs)") != NULL;
+
+	free(body);
+	return opens;
+}
+
+/* One that is on its way up was told the old settings, and goes on with them: that is no success. */
+START_TEST(reload_names_a_worker_that_does_not_serve_yet)
+{
+	struct broker broker;
+	int fd;
+
+	start(&broker, &two_workers, "serve serve opening serve");
+	fd = connect_to(&broker);
+	ck_assert_int_eq(who_serves(fd, "g1i", NULL), 1);
+	send_text(fd, "x");
+	ck_assert(wire_ended(fd, SOON_MS));
+	close(fd);
+	ck_assert(broker_wait(opens_its_logs, &broker, SOON_MS));
+	edit(&broker, "1a max_fetch_wait = 7s");
+	kill(broker.pid, SIGHUP);
+	ck_assert(broker_wait_log(&broker, "error supervisor: reload: worker 1: does not serve yet, and goes on with the settings it "
+	    "was started with", SOON_MS));
+	stop(&broker);
+}
+END_TEST
+
 /* Any number of them at once makes one run, or one and one more behind it. */
 START_TEST(reload_burst_is_one)
 {
@@ -2169,6 +2200,7 @@ make_suite(void)
 	tcase_add_test(tcase, reload_says_what_it_applies);
 	tcase_add_test(tcase, reload_replaces_the_workers);
 	tcase_add_test(tcase, reload_tries_again_what_has_failed);
+	tcase_add_test(tcase, reload_names_a_worker_that_does_not_serve_yet);
 	tcase_add_test(tcase, reload_burst_is_one);
 	tcase_add_test(tcase, reload_over_the_control_socket);
 	tcase_add_test(tcase, inherited_signal_settings_are_reset);
