@@ -12,7 +12,14 @@
 #include "common/clock.h"
 #include "common/record.h"
 
-enum { LINGER_MAX_MS = 60000, TIMEOUT_MS = 30000, ORDER_TIMEOUT_MS = 120000, LINGER_MS = 5, TAIL_RECORDS = 10, BATCH_RECORDS_MAX = 1000000 };
+enum {
+	LINGER_MAX_MS = 60000,
+	TIMEOUT_MS = 30000,
+	ORDER_TIMEOUT_MS = 120000,
+	LINGER_MS = 5,
+	TAIL_RECORDS = 10,
+	BATCH_RECORDS_MAX = 1000000,
+};
 
 static const char not_supported[] = "not supported in this version";
 

@@ -343,7 +343,7 @@ put_workers(struct page *page, const struct pages_view *view)
 		snprintf(labels, sizeof(labels), "worker=\"%d\"", (int)i);
 		sample(page, "worker_up", labels, view->workers[i].state == RESTART_SERVING);
 	}
-	head(page, "worker_restarts_total", "counter", "Deaths of the worker that were answered by a restart, by reason.");
+	head(page, "worker_restarts_total", "counter", "Restarts of the worker, by reason.");
 	for (int32_t i = 0; i < view->topics->group_count; i++)
 		for (int reason = 0; reason < RESTART_REASON_COUNT; reason++) {
 			snprintf(labels, sizeof(labels), "worker=\"%d\",reason=\"%s\"", (int)i,
@@ -433,7 +433,6 @@ pages_alive(const struct pages_view *view, int64_t since_ns)
 	return true;
 }
 
-/* since_ns 0: nobody has waited for a sign of life. */
 /* What an operator has asked for is no reason to wake him, as long as it goes well. */
 static bool
 takes_over(const struct pages_view *view, const struct pages_worker *worker)
@@ -442,6 +441,7 @@ takes_over(const struct pages_view *view, const struct pages_worker *worker)
 	    view->now_ns - worker->takeover_ns < PAGES_TAKEOVER_S * (int64_t)CLOCK_NS_PER_S;
 }
 
+/* since_ns 0: nobody has waited for a sign of life. */
 static void
 worker_health(struct page *page, int *count, const struct pages_view *view, int32_t number, int64_t since_ns)
 {

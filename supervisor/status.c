@@ -1,6 +1,7 @@
 /* From the parts of the supervisor to the view that the pages render; see status.h. */
 #include "supervisor/status.h"
 
+#include <event2/buffer.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -157,10 +158,20 @@ render_text(void *context, struct evbuffer *to)
 	return pages_status_text(&view, sampled ? &status->rates : NULL, to) == 0 ? 200 : -1;
 }
 
+/* Where the live page will be. */
+static int
+render_root(void *context, struct evbuffer *to)
+{
+	(void)context;
+	return evbuffer_add_printf(to, "the live page is not supported in this version; /status shows tables, /status.json, /metrics, "
+	    "/healthz and /readyz are for programs\n") < 0 ? -1 : 404;
+}
+
 const struct http_page *
 status_pages(void)
 {
 	static const struct http_page pages[] = {
+		{ "/", "text/plain; charset=utf-8", render_root },
 		{ "/metrics", "text/plain; version=0.0.4; charset=utf-8", render_metrics },
 		{ "/healthz", "text/plain; charset=utf-8", render_health },
 		{ "/readyz", "text/plain; charset=utf-8", render_ready },

@@ -158,6 +158,10 @@ START_TEST(status_is_on_http_too)
 	ck_assert_int_eq(status, 200);
 	ck_assert_ptr_nonnull(strstr(page, "\nWORKER STATE "));
 	free(page);
+	page = broker_http_get(&broker, "/", &status);
+	ck_assert_int_eq(status, 404);
+	ck_assert_ptr_nonnull(strstr(page, "the live page is not supported in this version"));
+	free(page);
 	stop();
 }
 END_TEST
@@ -608,7 +612,7 @@ START_TEST(http_that_is_refused)
 		{ "POST /workers/0x0/restart HTTP/1.1\r\nHost: x\r\n\r\n", " 404 " },
 		{ "POST /workers/0/restart/ HTTP/1.1\r\nHost: x\r\n\r\n", " 404 " },
 		{ "POST /workers/0 HTTP/1.1\r\nHost: x\r\n\r\n", " 404 " },
-		{ "POST / HTTP/1.1\r\nHost: x\r\n\r\n", " 404 " },
+		{ "POST / HTTP/1.1\r\nHost: x\r\n\r\n", " 405 " },
 		{ "GET /workers/0/restart HTTP/1.1\r\nHost: x\r\n\r\n", " 405 " },
 		{ "HEAD /workers/restart HTTP/1.1\r\nHost: x\r\n\r\n", " 405 " },
 		{ "PUT /workers/restart HTTP/1.1\r\nHost: x\r\n\r\n", " 405 " },
