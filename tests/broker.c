@@ -883,10 +883,12 @@ all_threads_stopped(pid_t pid)
 	return stopped;
 }
 
+enum { FREEZE_MS = 60000 };	/* a thread that waits for a busy disk stops behind that */
+
 void
 broker_freeze(pid_t pid)
 {
-	int64_t until = wire_now_ms() + 10000;
+	int64_t until = wire_now_ms() + FREEZE_MS;
 
 	kill(pid, SIGSTOP);
 	/* Several looks: under strace a thread also stands still for a moment at each system call. */

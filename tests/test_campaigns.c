@@ -414,7 +414,7 @@ kill_worker(int32_t group)
 	crowd_may_cut(crowd, group);
 	kill(victim, SIGKILL);
 	crowd_release(crowd);
-	ck_assert(broker_wait_gone(victim, 10000));
+	ck_assert(broker_wait_gone(victim, 2 * WIRE_DEADLINE_MS));
 	check_log(false, "behind a kill");
 	crowd_calm(crowd);
 	return wire_now_ms() - began_ms;
@@ -514,7 +514,7 @@ kill_supervisor(int round)
 		kill(straggler, SIGSTOP);
 	kill(pid, SIGKILL);
 	if (straggler > 0) {
-		ck_assert(broker_wait_gone(pid, 10000));
+		ck_assert(broker_wait_gone(pid, 2 * WIRE_DEADLINE_MS));
 		check_refused(straggler);
 		kill(straggler, SIGCONT);
 	}

@@ -417,7 +417,9 @@ START_TEST(the_watchdog_is_fed_while_all_workers_live)
 	alive = manager_wait("STATUS=2 of 2 workers serving", silent + 1);
 	while (strstr(manager.told[alive], "sign of life") != NULL)
 		alive = manager_wait("STATUS=", alive + 1);
-	ck_assert_int_eq(manager_count("WATCHDOG=1", silent, alive), 0);
+	/* On a machine that is slow beyond measure it is killed for that meanwhile, and the other one lives. */
+	if (broker_count_log(&broker, "; killing it") == 0)
+		ck_assert_int_eq(manager_count("WATCHDOG=1", silent, alive), 0);
 	manager_wait("WATCHDOG=1", alive);
 	close(fd);
 	finish();
@@ -624,12 +626,26 @@ wait_for_the_winner(struct start *starts, int count)
 	return winner;
 }
 
-/* Two rounds: what the first one's winner has left when it was killed is in nobody's way. Whoever was refused in the second one
- * may have met its workers. */
+/* Kills it, and waits until its workers have finished: as long as they run all are refused. */
+static void
+kill_winner(const struct start *start)
+{
+	pid_t workers[BROKER_WORKERS_MAX];
+	int count, status;
+
+	broker.pid = start->pid;
+	count = broker_workers(&broker, workers, BROKER_WORKERS_MAX);
+	kill(start->pid, SIGKILL);
+	ck_assert_int_eq(waitpid(start->pid, &status, 0), start->pid);
+	for (int i = 0; i < count; i++)
+		ck_assert(procs_wait_dead(workers[i], 2 * SOON_MS));
+}
+
+/* Two rounds: what the first one's winner has left when it was killed is in nobody's way. */
 START_TEST(bug_H11_of_many_starts_at_once_exactly_one_wins)
 {
 	static struct start starts[STARTS_MAX];
-	int scaled = STARTS * broker_scale(), count = scaled < STARTS_MAX ? scaled : STARTS_MAX, gate[2], status;
+	int scaled = STARTS * broker_scale(), count = scaled < STARTS_MAX ? scaled : STARTS_MAX, gate[2];
 
 	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 2\n",
 	    .broker = "listen = 127.0.0.1:0\nhttp = off\ncontrol = off\n" });
@@ -642,8 +658,7 @@ START_TEST(bug_H11_of_many_starts_at_once_exactly_one_wins)
 		close(gate[1]);
 		winner = wait_for_the_winner(starts, count);
 		close(gate[0]);
-		kill(starts[winner].pid, SIGKILL);
-		ck_assert_int_eq(waitpid(starts[winner].pid, &status, 0), starts[winner].pid);
+		kill_winner(&starts[winner]);
 	}
 	broker_restart(&broker, NULL);
 	broker_stop(&broker);
