@@ -125,7 +125,7 @@ allowed() {
 	{ comm -23 "$tree/taken" "$tree/left"; expand @default; } | sort -u
 }
 
-# A session: a start, records in and out, workers that are killed and come back, a stop. By the programs of the build: installed
+# A session: a start, records in and out, workers that are replaced, told something else, killed and come back, a stop. By the programs of the build: installed
 # ones find one another in their prefix alone.
 session() {
 	mkdir -p "$tree/run" || return
@@ -155,14 +155,16 @@ INI
 		sleep 0.1
 	done
 	supervisor=$(sed -n 's/^ready: .* pid=//p' "$tree/run/log")
-	LOGBROKER_ADDR=unix:$tree/run/sock
-	export LOGBROKER_ADDR
+	LOGBROKER_ADDR=unix:$tree/run/sock LOGBROKER_CONTROL=$tree/run/control.sock
+	export LOGBROKER_ADDR LOGBROKER_CONTROL
 	for topic in a/0 a/1 m; do
 		seq 40000 | "$PWD/logbroker" produce -a forced "${topic%/*}" $(echo "$topic" | sed -n 's/.*\//-p /p') || return
 		"$PWD/logbroker" tail -n 10 "$topic" || return
 	done
+	"$PWD/logbroker" restart-worker --all && "$PWD/logbroker" status || return
+	sed -i 's/^workers.*/&\ndrain_timeout = 5s/' "$tree/run/broker.ini" && "$PWD/logbroker" reload || return
 	for worker in $(cat "/proc/$supervisor/task/$supervisor/children"); do
-		kill -9 "$worker" || return
+		kill -9 "$worker" || :	# one that was replaced may have ended meanwhile
 	done
 	"$PWD/logbroker" --timeout 30s consume m >"$tree/run/out" || return
 	kill "$supervisor"
