@@ -589,6 +589,26 @@ START_TEST(a_roll_by_age_that_cannot_begin_is_tried_again)
 }
 END_TEST
 
+/* A log that comes back to a worker while that hands over, or when it has: its files are the next worker's. */
+START_TEST(D03_a_worker_that_leaves_removes_nothing)
+{
+	open_lane(LOG_VISIBLE_WRITTEN, SEGMENT_BYTES, 0);
+	worker.leaving = true;
+	produce(60, CODEC_ACK_WRITTEN);
+	run_all();
+	ck_assert_int_eq(partition_segments(lane.log), 3);
+	retain_opened(&lane);
+	retain_due(&worker);
+	ck_assert_uint_eq(waiting_count, 0);
+	ck_assert_int_eq(partition_log_start(lane.log), 0);
+	worker.leaving = false;
+	retain_opened(&lane);
+	ck_assert_uint_eq(waiting_count, 1);
+	run_all();
+	ck_assert_int_gt(partition_log_start(lane.log), 0);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -603,6 +623,7 @@ main(void)
 	tcase_add_test(file, a_roll_that_cannot_begin_says_why);
 	tcase_add_test(file, a_large_batch_that_cannot_be_carried_takes_none_with_it);
 	tcase_add_test(file, a_roll_by_age_that_cannot_begin_is_tried_again);
+	tcase_add_test(file, D03_a_worker_that_leaves_removes_nothing);
 	suite_add_tcase(suite, file);
 	tcase_set_timeout(mapped, UNIT_TIMEOUT_S);
 	tcase_add_checked_fixture(mapped, begin_mapped, end);

@@ -136,7 +136,7 @@ remove_files(struct lane *lane)
 static void
 look(struct lane *lane)
 {
-	if (lane->log == NULL)
+	if (lane->log == NULL || lane->worker->stopping || lane->worker->leaving)
 		return;
 	if (!keeps_all(lane)) {
 		if (lane->check_ns <= lane->worker->now_ns)
@@ -154,8 +154,6 @@ void
 retain_due(struct worker *worker)
 {
 	worker->retain_deadline_ns = INT64_MAX;
-	if (worker->stopping || worker->leaving)
-		return;
 	for (int32_t i = 0; i < worker->lane_count; i++)
 		look(&worker->lanes[(worker->retain_first + i) % worker->lane_count]);
 }
