@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tests/logkit.h"
 #include "tests/unit.h"
@@ -173,6 +174,41 @@ START_TEST(a_process_that_died_leaves_a_cache_to_believe)
 	start();
 	ck_assert_int_eq(direct_opens, 0);
 	expect_board(BOARD_OPEN, RECORDS, RECORDS);
+	end();
+}
+END_TEST
+
+/* Its predecessor has released it so, and lives. */
+static void
+hand_over(void)
+{
+	char path[LOGKIT_PATH_BYTES];
+	struct stat st;
+
+	logkit_segment_path(&kit, 0, path);
+	ck_assert_int_eq(stat(path, &st), 0);
+	worker.handed = calloc(1, sizeof(*worker.handed));
+	ck_assert_ptr_nonnull(worker.handed);
+	*worker.handed = (struct message_end){ .end = RECORDS, .position = RECORDS * RECORD_BYTES, .file_bytes = st.st_size,
+		.modified_ns = st.st_mtim.tv_sec * S + st.st_mtim.tv_nsec };
+}
+
+/* `_i`: should another process have begun to open it since, what was released counts no more. */
+START_TEST(D03_a_released_log_is_forced_as_far_as_the_board_says)
+{
+	int64_t durable_end = _i == 0 ? RECORDS - 2 : RECORDS;
+
+	begin();
+	board(BOARD_OPEN, RECORDS, RECORDS - 2, _i == 1);
+	hand_over();
+	start();
+	ck_assert_int_eq(told_opened, 1);
+	ck_assert_ptr_null(worker.handed);
+	ck_assert_int_eq(direct_opens > 0, _i == 1);
+	ck_assert_int_eq(partition_durable_end(lane.log), durable_end);
+	ck_assert_int_eq(partition_unforced_bytes(lane.log), (RECORDS - durable_end) * RECORD_BYTES);
+	expect_board(BOARD_OPEN, RECORDS, durable_end);
+	ck_assert_int_eq(commit_due(&lane.commit, worker.now_ns), _i == 0);
 	end();
 }
 END_TEST
@@ -410,6 +446,7 @@ main(void)
 	tcase_set_timeout(tests, UNIT_TIMEOUT_S);
 	tcase_add_test(tests, a_first_start_reads_from_the_disk);
 	tcase_add_test(tests, a_process_that_died_leaves_a_cache_to_believe);
+	tcase_add_loop_test(tests, D03_a_released_log_is_forced_as_far_as_the_board_says, 0, 2);
 	tcase_add_test(tests, less_than_was_published_stays_closed);
 	tcase_add_loop_test(tests, after_a_force_that_failed_the_durable_end_must_come_back, 0, 2);
 	tcase_add_test(tests, after_a_force_that_failed_without_a_loss);
