@@ -33,12 +33,14 @@ look(struct lane *lane, int64_t offset)
 		o.cold = true;
 		break;
 	default:
-		/* Behind the durable end of a failed partition that is no news. */
-		if (!partition_failed(lane->log) && errno != EBADMSG)
-			lane_report(lane, BOARD_READ, errno, "cannot read the log");
-		else if (!partition_failed(lane->log))
-			lane_count_error(lane, BOARD_READ);
 		o.error = CODEC_STORAGE_FAILURE;
+		/* Behind the durable end of a failed partition that is no news. */
+		if (partition_failed(lane->log))
+			break;
+		if (errno == EBADMSG)
+			lane_count_error(lane, BOARD_READ);
+		else
+			lane_report(lane, BOARD_READ, errno, "cannot read the log");
 	}
 	return o;
 }
