@@ -203,7 +203,7 @@ on_heartbeat(evutil_socket_t fd, short what, void *argument)
 		board_set(&p->worker.counters->heartbeat_ns, p->worker.now_ns);
 	board_set(&p->worker.counters->recovered_bytes, direct_bytes_read());
 	opening_due(&p->worker);
-	if (!p->worker.stopping)
+	if (p->stop_deadline_ns == 0)
 		produce_upkeep_due(&p->worker);
 }
 
