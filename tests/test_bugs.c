@@ -513,7 +513,7 @@ START_TEST(bug_F1_length_that_is_believed)
 			ck_assert_int_eq(wire_send(fds[i], word + 3, 1), 0);
 	}
 	for (int i = 0; i < CROWD; i++) {
-		ck_assert(wire_ended_orderly(fds[i], 10000));
+		ck_assert(wire_ended_orderly(fds[i], 30000));
 		ck_assert_int_eq(produce_seeded(healthy, "t", i % 2, WIRE_WRITTEN, i, 10), 0);
 	}
 	check_growth(&before, GROWTH_KIB);
@@ -555,7 +555,7 @@ START_TEST(bug_F1_large_frames_that_never_come)
 	}
 	check_growth(&before, GROWTH_KIB);
 	for (int i = 0; i < CROWD; i++) {
-		ck_assert(wire_ended(fds[i], 10000));
+		ck_assert(wire_ended(fds[i], 30000));
 		ck_assert_int_ge(wire_now_ms() - began, 1000);
 		close(fds[i]);
 	}
@@ -570,7 +570,7 @@ END_TEST
 static void
 check_lines(const char *kind, const char *word)
 {
-	ck_assert_msg(broker_wait_log(&broker, word, 10000), "%s: no line with '%s'", kind, word);
+	ck_assert_msg(broker_wait_log(&broker, word, 30000), "%s: no line with '%s'", kind, word);
 	ck_assert_msg(broker_count_log(&broker, word) <= 2, "%s: %ld lines", kind, broker_count_log(&broker, word));
 }
 
@@ -610,7 +610,7 @@ START_TEST(bug_F3_foreign_protocols)
 			int fd = connect_tcp();
 
 			ck_assert_int_eq(wire_send(fd, kinds[k].bytes, kinds[k].length), 0);
-			ck_assert_msg(wire_ended_orderly(fd, 10000), "%s: not closed", kinds[k].name);
+			ck_assert_msg(wire_ended_orderly(fd, 30000), "%s: not closed", kinds[k].name);
 			close(fd);
 		}
 		ck_assert_int_eq(produce_seeded(healthy, "t", (int32_t)k % 2, WIRE_WRITTEN, 1, 10), 0);
@@ -724,7 +724,7 @@ START_TEST(bug_G4_pipelines_that_are_never_read)
 	/* The others vanish with everything unread. */
 	for (int i = 0; i < PIPELINES; i++)
 		close(fds[i]);
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 1, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 1, 30000));
 	close(healthy);
 	wire_bytes_free(&pipelines[0]);
 	wire_bytes_free(&pipelines[1]);
@@ -742,7 +742,7 @@ START_TEST(bug_G6_reset_in_the_middle_of_a_body)
 	healthy = connect_tcp();
 	for (int i = 0; i < 4; i++)
 		ck_assert_int_eq(produce_seeded(healthy, "t", i % 2, WIRE_WRITTEN, i, 1024 * 1024), 0);
-	ck_assert_int_gt(procs_owner_of(&broker, healthy, 10000), 0);
+	ck_assert_int_gt(procs_owner_of(&broker, healthy, 30000), 0);
 	pids[0] = broker.pid;
 	pids[1] = broker.workers[0];
 	pids[2] = broker.workers[1];
@@ -763,8 +763,8 @@ START_TEST(bug_G6_reset_in_the_middle_of_a_body)
 	}
 	ck_assert_int_eq(produce_seeded(healthy, "t", 1, WIRE_WRITTEN, 1, 10), 0);
 	for (int i = 0; i < 3; i++)
-		ck_assert(procs_wait_fd_count(pids[i], descriptors[i], 10000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 1, 10000));
+		ck_assert(procs_wait_fd_count(pids[i], descriptors[i], 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 1, 30000));
 	close(healthy);
 	finish();	/* which asserts that the workers are the same */
 }
@@ -913,7 +913,7 @@ START_TEST(bug_K4_group_commit)
 	/* Alone, each has its own, at once: nothing but its answer could end the wait in the next hour. */
 	for (int i = 0; i < ALONE; i++)
 		ck_assert_int_eq(produce_seeded(fds[0], "t", 0, WIRE_FORCED, i, 10), 0);
-	ck_assert(broker_wait_metric(&broker, count_name, NULL, after + ALONE, 5000));
+	ck_assert(broker_wait_metric(&broker, count_name, NULL, after + ALONE, 30000));
 	for (int i = 0; i < PRODUCERS; i++)
 		close(fds[i]);
 	wire_bytes_free(&request);
@@ -1041,7 +1041,7 @@ START_TEST(bug_B3_failed_barrier)
 	held = connect_tcp();
 	wire_put_fetch(&request, 77, "t", 0, 3, 1000000, 60000, 100000);
 	ck_assert_int_eq(wire_send(held, request.data, request.length), 0);
-	ck_assert(broker_wait_metric(&broker, "logbroker_fetch_held", NULL, 1, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_fetch_held", NULL, 1, 30000));
 	segment_path("t", 0, 0, path);
 	snprintf(options, sizeof options, "-P %s -e trace=fdatasync -e inject=fdatasync:error=EIO", path);
 	procs_trace(&tracer, &broker, victim, options);
@@ -1056,7 +1056,7 @@ START_TEST(bug_B3_failed_barrier)
 	/* Others of the same worker can be forced, meanwhile and later. */
 	ck_assert_int_eq(produce_seeded(fd, "t", neighbour, WIRE_FORCED, 1, 10), 0);
 	/* As long as the disk does not take it there is no success, however often it is tried. */
-	ck_assert(broker_wait_log(&broker, "its log cannot be opened again yet", 20000));
+	ck_assert(broker_wait_log(&broker, "its log cannot be opened again yet", 30000));
 	ck_assert_int_ge(procs_count_lines(tracer.path, "INJECTED", NULL), 2);
 	for (int i = 0; i < 3; i++) {
 		expect_refused(fd, 0, WIRE_WRITTEN);
@@ -1074,13 +1074,13 @@ START_TEST(bug_B3_failed_barrier)
 	ck_assert_int_eq(wire_fetch(fd, "t", 0, 2, 1000, 60000, 1, &fetched), WIRE_STORAGE_FAILURE);
 	ck_assert_int_ge(wire_high_watermark(fd, "t", 0), 3);
 	expect_health(503, "t-0");
-	ck_assert(broker_wait_metric_least(&broker, "logbroker_fsync_failures_total", NULL, 1, 5000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_partition_failed", NULL, 1, 5000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_partition_durable_offset", "topic=\"t\",partition=\"0\"", 2, 5000));
+	ck_assert(broker_wait_metric_least(&broker, "logbroker_fsync_failures_total", NULL, 1, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_partition_failed", NULL, 1, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_partition_durable_offset", "topic=\"t\",partition=\"0\"", 2, 30000));
 	/* The disk works again: the log is read from it and goes on by itself, in the same worker. */
 	procs_untrace(&tracer);
 	ck_assert(broker_wait_log(&broker, "partition t-0: is open again: its log was read from the disk, and nothing", 60000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_partition_failed", NULL, 0, 5000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_partition_failed", NULL, 0, 30000));
 	expect_health(200, "ok");
 	ck_assert_int_eq(kill(victim, 0), 0);
 	expect_stored(fd, &stored);
@@ -1090,14 +1090,14 @@ START_TEST(bug_B3_failed_barrier)
 	expect_refused(fd, 0, WIRE_FORCED);
 	expect_health(503, "t-0");
 	kill(victim, SIGKILL);
-	ck_assert_int_gt(broker_wait_worker_of(&broker, "t", 0, victim, 20000), 0);
+	ck_assert_int_gt(broker_wait_worker_of(&broker, "t", 0, victim, 30000), 0);
 	procs_untrace(&tracer);
 	close(fd);
 	fd = connect_tcp();
 	ck_assert_int_eq(produce_seeded(fd, "t", neighbour, WIRE_FORCED, 3, 10), 0);
 	ck_assert_int_eq(produce_seeded(fd, "t", 0, WIRE_FORCED, 3, 10), 0);
 	expect_stored(fd, &stored);
-	ck_assert(broker_wait_metric(&broker, "logbroker_partition_failed", NULL, 0, 5000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_partition_failed", NULL, 0, 30000));
 	expect_health(200, "ok");
 	for (int i = 0; i < CALLERS; i++)
 		close(callers[i]);
@@ -1170,7 +1170,7 @@ START_TEST(bug_B2_B7_full_disk)
 		}
 	}
 	ck_assert_msg(broker_count_log(&broker, "t-0") - lines < 20, "%ld lines about it", broker_count_log(&broker, "t-0") - lines);
-	ck_assert(broker_wait_metric_least(&broker, "logbroker_storage_errors_total", NULL, 1, 5000));
+	ck_assert(broker_wait_metric_least(&broker, "logbroker_storage_errors_total", NULL, 1, 30000));
 	/* With room again it writes again, by itself, from the same offset. */
 	ck_assert_int_eq(unlink(ballast), 0);
 	began = wire_now_ms();

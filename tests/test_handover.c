@@ -88,7 +88,7 @@ sleeps(void *pid)
 static void
 wait_supervisor_at_rest(void)
 {
-	ck_assert(broker_wait(sleeps, &broker.pid, 10000));
+	ck_assert(broker_wait(sleeps, &broker.pid, 30000));
 }
 
 /*
@@ -128,7 +128,7 @@ take_baseline(void)
 	int fd = wire_connect_tcp(broker.port);
 
 	ck_assert_int_ge(wire_high_watermark(fd, "h", 0), 0);
-	ck_assert_int_gt(procs_owner_of(&broker, fd, 10000), 0);
+	ck_assert_int_gt(procs_owner_of(&broker, fd, 30000), 0);
 	wait_supervisor_at_rest();
 	baseline.supervisor = broker_fd_count(broker.pid);
 	close(fd);
@@ -143,13 +143,13 @@ check_baseline(const struct baseline *baseline)
 	/* The reserve, which a restart of a worker releases, comes back with the next client. */
 	close(wire_connect_tcp(broker.port));
 	for (int32_t group = 0; group < workers; group++) {
-		pid_t pid = broker_wait_worker_of(&broker, "h", partition_in(group), 0, 20000);
+		pid_t pid = broker_wait_worker_of(&broker, "h", partition_in(group), 0, 30000);
 
 		ck_assert_int_gt(pid, 0);
-		ck_assert_msg(procs_wait_fd_count(pid, baseline->worker, 10000), "worker %d keeps descriptors", (int)group);
+		ck_assert_msg(procs_wait_fd_count(pid, baseline->worker, 30000), "worker %d keeps descriptors", (int)group);
 		ck_assert_int_eq(shared_maps(pid), baseline->worker_maps);
 	}
-	ck_assert_msg(procs_wait_fd_count(broker.pid, baseline->supervisor, 10000), "the supervisor keeps descriptors");
+	ck_assert_msg(procs_wait_fd_count(broker.pid, baseline->supervisor, 30000), "the supervisor keeps descriptors");
 	ck_assert_int_eq(shared_maps(broker.pid), baseline->supervisor_maps);
 	ck_assert_int_eq(broker_workers(&broker, pids, BROKER_WORKERS_MAX), workers);
 	ck_assert_int_eq(procs_zombies(broker.pid), 0);
@@ -450,9 +450,9 @@ talk(struct client *client, const uint8_t *out, size_t length, const struct aske
 		struct pollfd p = { .fd = client->fd, .events = (short)(POLLIN | (length > 0 ? POLLOUT : 0)) };
 		ssize_t n;
 
-		if (wire_now_ms() > until || poll(&p, 1, WIRE_DEADLINE_MS) == 0) {
+		if (wire_now_ms() > until || poll(&p, 1, 30000) == 0) {
 			WRONG(client, "no answer to request %d (kind %d, partition %d) in %d ms", asked[*next].id,
-			    asked[*next].kind, asked[*next].partition, WIRE_DEADLINE_MS);
+			    asked[*next].kind, asked[*next].partition, 30000);
 			return true;
 		}
 		if (p.revents & (POLLIN | POLLHUP | POLLERR)) {
@@ -740,7 +740,7 @@ START_TEST(D04_group_changes_while_workers_are_killed)
 	printf("D04_group_changes_while_workers_are_killed: %d kills, %d connections cut\n", killer.kills, cuts);
 	ck_assert_int_gt(killer.kills, 0);
 	for (int32_t group = 0; group < workers; group++)
-		ck_assert_int_gt(broker_wait_worker_of(&broker, "h", partition_in(group), 0, 20000), 0);
+		ck_assert_int_gt(broker_wait_worker_of(&broker, "h", partition_in(group), 0, 30000), 0);
 	check_log(clients, CLIENTS, false);
 	check_baseline(&baseline);
 	free_clients(clients, CLIENTS);
@@ -986,15 +986,15 @@ START_TEST(D04_worker_killed_with_connections_in_its_channel)
 		for (int i = 0; i < MANY; i++)
 			send_produce(fds[i], 1000 + i, 1);
 		/* All have left the first worker, and the supervisor has let go of them, too. */
-		ck_assert(procs_wait_fd_count(other, baseline.worker + 1, 10000));
-		ck_assert(procs_wait_fd_count(broker.pid, baseline.supervisor, 10000));
+		ck_assert(procs_wait_fd_count(other, baseline.worker + 1, 30000));
+		ck_assert(procs_wait_fd_count(broker.pid, baseline.supervisor, 30000));
 		ck_assert(wire_high_watermark(witness, "h", partition_in(1)) == before || killed_as_hung());
 		kill(victim, SIGKILL);
 		for (int i = 0; i < MANY; i++)
 			expect_answer(fds[i], 1000 + i);
 		ck_assert_int_eq(wire_high_watermark(witness, "h", partition_in(1)), before + MANY);
 		close_all(fds, MANY);
-		ck_assert_int_gt(broker_wait_worker_of(&broker, "h", partition_in(1), victim, 10000), 0);
+		ck_assert_int_gt(broker_wait_worker_of(&broker, "h", partition_in(1), victim, 30000), 0);
 		ck_assert_int_eq(wire_produce_one(witness, "h", partition_in(1), WIRE_FORCED, "back", 4, NULL), 0);
 	}
 	close(witness);
@@ -1025,9 +1025,9 @@ START_TEST(D04_worker_killed_behind_what_it_gave_back)
 		for (int i = 0; i < 1000; i++)
 			wire_put_produce_one(&pipeline, i, "h", partition_in(2 - i % 3), WIRE_WRITTEN, &i, sizeof i);
 		ck_assert_int_eq(wire_send(fds[MANY - 1], pipeline.data, pipeline.length), 0);
-		ck_assert_msg(procs_wait_fd_count(victim, baseline.worker, 10000), "it does not give them back");
+		ck_assert_msg(procs_wait_fd_count(victim, baseline.worker, 30000), "it does not give them back");
 		kill(victim, SIGKILL);
-		ck_assert(procs_wait_dead(victim, 10000));
+		ck_assert(procs_wait_dead(victim, 30000));
 		kill(broker.pid, SIGCONT);
 		for (int i = 0; i < MANY - 1; i++)
 			expect_answer(fds[i], 1000 + i);
@@ -1037,7 +1037,7 @@ START_TEST(D04_worker_killed_behind_what_it_gave_back)
 			ck_assert_msg(code == 0, "pipeline: answer %d: %d", i, code);
 		}
 		close_all(fds, MANY);
-		ck_assert_int_gt(broker_wait_worker_of(&broker, "h", partition_in(1), victim, 10000), 0);
+		ck_assert_int_gt(broker_wait_worker_of(&broker, "h", partition_in(1), victim, 30000), 0);
 	}
 	wire_bytes_free(&pipeline);
 	finish(&baseline);
@@ -1075,7 +1075,7 @@ START_TEST(D01_moves_with_more_than_16_kib_unexecuted)
 		struct wire_answer answer;
 		size_t position = 0;
 
-		ck_assert_int_eq(wire_exchange(fd, burst.data, burst.length, COUNT, &in, WIRE_DEADLINE_MS), COUNT);
+		ck_assert_int_eq(wire_exchange(fd, burst.data, burst.length, COUNT, &in, 30000), COUNT);
 		for (int i = 0; i < COUNT; i++) {
 			int32_t partition = partition_in((i + 1) % WORKERS);
 
@@ -1128,7 +1128,7 @@ START_TEST(D01_half_frames_travel)
 		wire_put_produce_one(&frame, round, "h", partition_in(0), WIRE_FORCED, payload, length);
 		cut = wire_random(&random) % frame.length;
 		ck_assert_int_eq(wire_send(fd, frame.data, cut), 0);
-		ck_assert_msg(procs_wait_read(fd, 10000), "%zu of %zu bytes of a frame: they are not read", cut, frame.length);
+		ck_assert_msg(procs_wait_read(fd, 30000), "%zu of %zu bytes of a frame: they are not read", cut, frame.length);
 		ck_assert_int_eq(wire_send(fd, frame.data + cut, frame.length - cut), 0);
 		ck_assert_int_eq(wire_expect(fd, round), 0);
 		/* It stands there, byte for byte. */
@@ -1181,7 +1181,7 @@ pile_up(int **fds, int *resident, struct baseline *baseline, int limit_above, in
 	procs_set_fd_limit(broker.pid, limit);
 	for (int i = 0; i < count; i++)
 		send_produce((*fds)[i], i, 1);
-	ck_assert(procs_wait_fd_count(worker_of_group(0), baseline->worker + 1, 10000));
+	ck_assert(procs_wait_fd_count(worker_of_group(0), baseline->worker + 1, 30000));
 	while (traced && procs_count_lines(tracer.path, "ETOOMANYREFS", NULL) == 0) {
 		ck_assert_msg(wire_now_ms() < until, "ETOOMANYREFS does not come");
 		usleep(5000);
@@ -1271,7 +1271,7 @@ START_TEST(D09_table_of_a_worker_is_full)
 	procs_set_fd_limit(pid, procs_lowest_free_fd(pid));
 	for (int i = 0; i < MANY; i++)
 		send_produce(fds[i], i, 1);
-	ck_assert(procs_wait_fd_count(worker_of_group(0), baseline.worker, 10000));
+	ck_assert(procs_wait_fd_count(worker_of_group(0), baseline.worker, 30000));
 	/* Those that live there are served, and nobody can come in. */
 	for (int i = 0; i < 200; i++)
 		ck_assert_int_eq(wire_produce_one(residents[i % 4], "h", partition_in(1), i % 10 == 0 ? WIRE_FORCED : WIRE_WRITTEN,
@@ -1311,7 +1311,7 @@ START_TEST(D09_moves_go_on_with_a_full_table)
 		start_client(&clients[c], c, &seed);
 	}
 	/* All are accepted: each has been answered. */
-	ck_assert(broker_wait_metric_least(&broker, "logbroker_connections", NULL, CLIENTS, 10000));
+	ck_assert(broker_wait_metric_least(&broker, "logbroker_connections", NULL, CLIENTS, 30000));
 	procs_set_fd_limit(broker.pid, limit);
 	newcomer = wire_connect_tcp(broker.port);
 	send_produce(newcomer, 7, 0);

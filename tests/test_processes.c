@@ -110,7 +110,7 @@ START_TEST(D01_owned_by_the_worker_of_its_partition)
 
 			for (int i = 0; i < 2; i++) {
 				produce(fds[i], topic, number, WIRE_WRITTEN, "x");
-				ck_assert_int_eq(procs_owner_of(&broker, fds[i], 10000), broker_worker_of(&broker, topic, number));
+				ck_assert_int_eq(procs_owner_of(&broker, fds[i], 30000), broker_worker_of(&broker, topic, number));
 			}
 		}
 	close(fds[0]);
@@ -226,7 +226,7 @@ START_TEST(D01_every_partition_in_turn_pipelined)
 		put_turn(&out, i, count, next, &turns[i]);
 		answers += turns[i].kind != WIRE_NONE;
 	}
-	ck_assert_uint_eq(wire_exchange(fd, out.data, out.length, answers, &in, WIRE_DEADLINE_MS), answers);
+	ck_assert_uint_eq(wire_exchange(fd, out.data, out.length, answers, &in, 30000), answers);
 	for (int i = 0; i < count; i++) {
 		if (turns[i].kind == WIRE_NONE)
 			continue;
@@ -352,7 +352,7 @@ START_TEST(D04_worker_killed_under_load)
 		began = wire_now_ms();
 		kill(victim, SIGKILL);
 		/* It is back when it serves. */
-		ck_assert(broker_wait_gone(victim, 10000));
+		ck_assert(broker_wait_gone(victim, 30000));
 		while (wire_produce_one(fd, "t", loads[1].partition, WIRE_WRITTEN, "12345678", 8, NULL) != 0) {
 			ck_assert_int_lt(wire_now_ms() - began, 20000);
 			close(fd);
@@ -403,7 +403,7 @@ start_with_absent_worker(const char *broker_lines, int32_t *here, int32_t *there
 	procs_gate_close(&gate);
 	victim = broker_worker_of(&broker, "t", *there);
 	kill(victim, SIGKILL);
-	ck_assert(broker_wait_metric(&broker, "logbroker_worker_up", "worker=\"1\"", 0, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_up", "worker=\"1\"", 0, 30000));
 }
 
 static int
@@ -453,17 +453,17 @@ START_TEST(parked_connections_are_served_when_the_worker_is_back)
 	/* One that has been served before waits, too, with a half-closed side: its client still reads. */
 	mover = fds[0];
 	ck_assert_int_eq(shutdown(mover, SHUT_WR), 0);
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, PARKED, 10000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, PARKED, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, PARKED, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, PARKED, 30000));
 	for (int i = 0; i < PARKED; i++)
 		ck_assert(wire_silent(fds[i], 0));
 	procs_gate_open(&gate);
 	for (int i = 0; i < PARKED; i++)
 		ck_assert_int_eq(wire_expect(fds[i], 7), 0);
-	ck_assert(wire_ended_orderly(mover, 10000));
+	ck_assert(wire_ended_orderly(mover, 30000));
 	for (int i = 0; i < PARKED; i++)
 		close(fds[i]);
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, 0, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, 0, 30000));
 	mover = connect_tcp();
 	ck_assert_int_eq(wire_high_watermark(mover, "t", there), 1 + PARKED);
 	close(mover);
@@ -479,10 +479,10 @@ START_TEST(parked_with_all_workers_away_and_fresh)
 
 	start_with_absent_worker(NULL, &here, &there);
 	kill(broker_worker_of(&broker, "t", here), SIGKILL);
-	ck_assert(broker_wait_metric(&broker, "logbroker_worker_up", "worker=\"0\"", 0, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_up", "worker=\"0\"", 0, 30000));
 	for (int i = 0; i < PARKED; i++)
 		fds[i] = connect_tcp();
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, PARKED, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, PARKED, 30000));
 	procs_gate_open(&gate);
 	wire_put_metadata(&request, 3, 1, "t");
 	for (int i = 0; i < PARKED; i++) {
@@ -507,12 +507,12 @@ START_TEST(parked_connections_time_out)
 	for (int i = 0; i < PARKED; i++)
 		fds[i] = park(there, i % 2 == 1);
 	for (int i = 0; i < PARKED; i++) {
-		ck_assert(wire_ended(fds[i], 10000));
+		ck_assert(wire_ended(fds[i], 30000));
 		ck_assert_int_ge(wire_now_ms() - began, 1000);
 		close(fds[i]);
 	}
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, 0, 10000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections_dropped_total", "worker_away", PARKED, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, 0, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_dropped_total", "worker_away", PARKED, 30000));
 	produce(resident, "t", here, WIRE_WRITTEN, "x");
 	procs_gate_open(&gate);
 	/* Nothing of them was executed. */
@@ -531,12 +531,12 @@ START_TEST(parked_peers_that_vanish_are_dropped)
 	start_with_absent_worker(NULL, &here, &there);
 	fd = connect_tcp();
 	produce(fd, "t", here, WIRE_WRITTEN, "x");
-	ck_assert_int_gt(procs_owner_of(&broker, fd, 10000), 0);
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, 0, 10000));
+	ck_assert_int_gt(procs_owner_of(&broker, fd, 30000), 0);
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, 0, 30000));
 	baseline = broker_fd_count_of(broker.pid, "socket:");
 	for (int i = 0; i < PARKED; i++)
 		fds[i] = park(there, i % 2 == 1);
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, PARKED, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, PARKED, 30000));
 	ck_assert_int_ge(broker_fd_count_of(broker.pid, "socket:"), baseline + PARKED - 1);
 	/* Over TCP only a reset tells that nobody reads any more. */
 	for (int i = 0; i < PARKED; i++)
@@ -544,8 +544,8 @@ START_TEST(parked_peers_that_vanish_are_dropped)
 			close(fds[i]);
 		else
 			wire_close_reset(fds[i]);
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, 0, 10000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections_dropped_total", "peer_gone", PARKED, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_parked", NULL, 0, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_dropped_total", "peer_gone", PARKED, 30000));
 	procs_gate_open(&gate);
 	produce(fd, "t", there, WIRE_WRITTEN, "x");
 	ck_assert_int_eq(wire_high_watermark(fd, "t", there), 2);
@@ -572,7 +572,7 @@ START_TEST(bug_H2_one_worker_killed_many_times)
 	other = broker_worker_of(&broker, "t", here);
 	fd = connect_tcp();
 	produce(fd, "t", here, WIRE_WRITTEN, "x");
-	ck_assert_int_gt(procs_owner_of(&broker, fd, 10000), 0);
+	ck_assert_int_gt(procs_owner_of(&broker, fd, 30000), 0);
 	descriptors = broker_fd_count(broker.pid);
 	rss = broker_rss_kib(broker.pid);
 	for (int i = 0; i < rounds; i++) {
@@ -588,13 +588,13 @@ START_TEST(bug_H2_one_worker_killed_many_times)
 	}
 	/* The next client brings back what the supervisor holds in reserve. */
 	close(connect_tcp());
-	ck_assert(procs_wait_fd_count(broker.pid, descriptors, 10000));
+	ck_assert(procs_wait_fd_count(broker.pid, descriptors, 30000));
 	ck_assert_int_eq(broker_workers(&broker, pids, BROKER_WORKERS_MAX), 2);
 	ck_assert_int_eq(procs_zombies(broker.pid), 0);
 	ck_assert_msg(broker_is_asan() || broker_rss_kib(broker.pid) < rss + 1024, "the supervisor has grown from %ld to %ld KiB",
 	    rss, broker_rss_kib(broker.pid));
 	ck_assert_int_eq(broker_worker_of(&broker, "t", here), other);
-	ck_assert(broker_wait_metric(&broker, "logbroker_worker_restarts_total", "worker=\"1\",reason=\"killed\"", rounds, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_restarts_total", "worker=\"1\",reason=\"killed\"", rounds, 30000));
 	close(fd);
 	finish();
 }
@@ -619,7 +619,7 @@ START_TEST(bug_H3_all_workers_killed_at_once)
 		for (int w = 0; w < 4; w++)
 			kill(pids[w], SIGKILL);
 		for (int w = 0; w < 4; w++)
-			ck_assert(procs_wait_dead(pids[w], 10000));
+			ck_assert(procs_wait_dead(pids[w], 30000));
 		kill(broker.pid, SIGCONT);
 		close(fd);
 		fd = connect_tcp();
@@ -690,12 +690,12 @@ START_TEST(bug_H6_signals_reach_only_whom_they_are_for)
 	kill(other, SIGHUP);
 	kill(other, SIGQUIT);
 	kill(broker.pid, SIGHUP);
-	ck_assert(broker_wait_log(&broker, "reload: nothing has changed", 10000));
+	ck_assert(broker_wait_log(&broker, "reload: nothing has changed", 30000));
 	produce(resident, "t", here, WIRE_WRITTEN, "x");
 	ck_assert_int_eq(broker_worker_of(&broker, "t", here), other);
 	ck_assert_int_eq(wire_high_watermark(resident, "t", here), 2);
-	ck_assert(broker_wait_metric(&broker, "logbroker_worker_restarts_total", "worker=\"1\",reason=\"requested\"", 1, 10000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_worker_restarts_total", "worker=\"0\"", 0, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_restarts_total", "worker=\"1\",reason=\"requested\"", 1, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_restarts_total", "worker=\"0\"", 0, 30000));
 	close(fd);
 	close(resident);
 	finish();
@@ -905,7 +905,7 @@ START_TEST(D06_supervisor_killed_second_refused_until_workers_are_gone)
 	other = broker_worker_of(&broker, "t", 1);
 	broker_freeze(frozen);
 	kill(broker.pid, SIGKILL);
-	ck_assert(broker_wait_gone(other, 15000));
+	ck_assert(broker_wait_gone(other, 30000));
 	config.data_dir = broker.data_dir;
 	broker_prepare(&second, &config);
 	ck_assert_int_eq(broker_start_fails(&second, NULL), 75);
@@ -917,8 +917,8 @@ START_TEST(D06_supervisor_killed_second_refused_until_workers_are_gone)
 	snprintf(pid_text, sizeof pid_text, "%d", (int)other);
 	ck_assert_int_eq(broker_count_log(&second, pid_text), 0);
 	kill(frozen, SIGCONT);
-	ck_assert(broker_wait_gone(frozen, 15000));
-	ck_assert_int_eq(broker_wait_exit(&broker, 15000), 128 + SIGKILL);
+	ck_assert(broker_wait_gone(frozen, 30000));
+	ck_assert_int_eq(broker_wait_exit(&broker, 30000), 128 + SIGKILL);
 	close(fd);
 	broker_end(&broker);
 	broker_restart(&second, NULL);
@@ -1019,7 +1019,7 @@ START_TEST(D06_supervisor_killed_workers_answer_and_force)
 	held = connect_tcp();
 	wire_put_fetch(&request, 9, "t", 0, 1, 1000, 60000, 1);
 	ck_assert_int_eq(wire_send(held, request.data, request.length), 0);
-	ck_assert(broker_wait_metric(&broker, "logbroker_fetch_held", NULL, 1, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_fetch_held", NULL, 1, 30000));
 	for (int i = 0; i < 2 && traced; i++)
 		procs_trace(&tracers[i], &broker, broker.workers[i], "-e trace=fdatasync,fsync");
 	kill(broker.pid, SIGKILL);
@@ -1027,13 +1027,13 @@ START_TEST(D06_supervisor_killed_workers_answer_and_force)
 	ck_assert_int_eq(answer.id, 9);
 	ck_assert_int_eq(answer.error, 0);
 	wire_answer_free(&answer);
-	ck_assert(wire_ended_orderly(held, 10000));
+	ck_assert(wire_ended_orderly(held, 30000));
 	for (int i = 0; i < 2; i++) {
-		ck_assert(wire_ended_orderly(writers[i], 10000));
+		ck_assert(wire_ended_orderly(writers[i], 30000));
 		close(writers[i]);
 	}
 	close(held);
-	ck_assert_int_eq(broker_wait_exit(&broker, 20000), 128 + SIGKILL);
+	ck_assert_int_eq(broker_wait_exit(&broker, 30000), 128 + SIGKILL);
 	for (int i = 0; i < 2 && traced; i++) {
 		ck_assert_int_eq(waitpid(tracers[i].pid, NULL, 0), tracers[i].pid);
 		ck_assert_msg(procs_count_lines(tracers[i].path, "sync(", "= 0") > 0, "worker %d has forced nothing", i);
@@ -1096,7 +1096,7 @@ START_TEST(D07_stop_answers_what_is_executed_and_held)
 		wire_put_fetch(&request, 100 + i, "t", i % 2, i % 2, 1000, 60000, 1);
 		ck_assert_int_eq(wire_send(held[i], request.data, request.length), 0);
 	}
-	ck_assert(broker_wait_metric(&broker, "logbroker_fetch_held", NULL, HELD, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_fetch_held", NULL, HELD, 30000));
 	for (int i = 0; i < FORCED; i++) {
 		forced[i] = connect_tcp();
 		request.length = 0;
@@ -1104,11 +1104,11 @@ START_TEST(D07_stop_answers_what_is_executed_and_held)
 		ck_assert_int_eq(wire_send(forced[i], request.data, request.length), 0);
 	}
 	/* Written means executed; the three holds on this partition have ended with it. */
-	ck_assert(broker_wait_metric(&broker, "logbroker_partition_high_watermark", "topic=\"t\",partition=\"0\"", FORCED, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_partition_high_watermark", "topic=\"t\",partition=\"0\"", FORCED, 30000));
 	kill(broker.pid, SIGTERM);
 	for (int i = 0; i < FORCED; i++) {
 		ck_assert_int_eq(wire_expect(forced[i], i), 0);
-		ck_assert(wire_ended_orderly(forced[i], 10000));
+		ck_assert(wire_ended_orderly(forced[i], 30000));
 	}
 	for (int i = 0; i < HELD; i++) {
 		ck_assert_int_eq(wire_read_answer(held[i], &answer, 10000), 0);
@@ -1117,10 +1117,10 @@ START_TEST(D07_stop_answers_what_is_executed_and_held)
 		if (i % 2 == 1)
 			ck_assert_int_eq(wire_get_i32(answer.body + 8), 0);
 		wire_answer_free(&answer);
-		ck_assert(wire_ended_orderly(held[i], 10000));
+		ck_assert(wire_ended_orderly(held[i], 30000));
 	}
-	ck_assert(wire_ended_orderly(idle, 10000));
-	ck_assert_int_eq(broker_wait_exit(&broker, 15000), 0);
+	ck_assert(wire_ended_orderly(idle, 30000));
+	ck_assert_int_eq(broker_wait_exit(&broker, 30000), 0);
 	ck_assert_int_eq(wire_connect_tcp(port), -1);
 	if (traced)
 		ck_assert_int_eq(waitpid(tracer.pid, NULL, 0), tracer.pid);
@@ -1186,7 +1186,7 @@ START_TEST(D07_stop_within_the_deadline)
 	for (int i = 0; i < 40; i++)
 		wire_put_fetch(&request, i, "t", 0, 0, 8000000, 0, 0);
 	ck_assert_int_eq(wire_send(fd, request.data, request.length), 0);
-	ck_assert(broker_wait_metric_least(&broker, "logbroker_fetched_bytes_total", NULL, 100000, 10000));
+	ck_assert(broker_wait_metric_least(&broker, "logbroker_fetched_bytes_total", NULL, 100000, 30000));
 	half = connect_tcp();
 	ck_assert_int_eq(wire_send(half, request.data, 20), 0);
 	took = broker_stop(&broker);
@@ -1251,7 +1251,7 @@ START_TEST(D08_silent_half_frames_and_never_reading)
 		char piece[65536];
 		long got;
 
-		ck_assert(wire_ended(halves[i], 10000));
+		ck_assert(wire_ended(halves[i], 30000));
 		while ((got = wire_receive(deaf[i], piece, sizeof piece, 10000)) > 0)
 			;
 		ck_assert_int_eq(got, WIRE_LOST);
@@ -1289,7 +1289,7 @@ START_TEST(D09_out_of_descriptors_after_the_start)
 	for (int i = 0; i < 4; i++) {
 		residents[i] = connect_tcp();
 		produce(residents[i], "t", 0, WIRE_WRITTEN, "x");
-		ck_assert_int_gt(procs_owner_of(&broker, residents[i], 10000), 0);
+		ck_assert_int_gt(procs_owner_of(&broker, residents[i], 30000), 0);
 	}
 	descriptors = broker_fd_count(broker.pid);
 	procs_set_fd_limit(broker.pid, procs_lowest_free_fd(broker.pid));
@@ -1303,7 +1303,7 @@ START_TEST(D09_out_of_descriptors_after_the_start)
 		ck_assert_int_ge(newcomers[i], 0);
 		ck_assert_int_eq(wire_send(newcomers[i], request.data, request.length), 0);
 	}
-	ck_assert(broker_wait_log(&broker, "cannot accept", 10000));
+	ck_assert(broker_wait_log(&broker, "cannot accept", 30000));
 	/* Existing clients move to and fro, through the full supervisor, for several of the pauses. */
 	for (int i = 0; i < 100 || wire_now_ms() - began < 600; i++) {
 		produce(residents[i % 4], "t", i % 8 / 4, WIRE_WRITTEN, "x");
@@ -1328,7 +1328,7 @@ START_TEST(D09_out_of_descriptors_after_the_start)
 		close(newcomers[i]);
 	}
 	ck_assert(broker_metric(&broker, "logbroker_accept_pauses_total", NULL) >= 1);
-	ck_assert(procs_wait_fd_count(broker.pid, descriptors, 10000));
+	ck_assert(procs_wait_fd_count(broker.pid, descriptors, 30000));
 	for (int i = 0; i < 4; i++)
 		close(residents[i]);
 	wire_bytes_free(&request);
@@ -1347,15 +1347,15 @@ START_TEST(max_connections_one_more_is_closed_and_counted)
 	}
 	for (int i = 0; i < 5; i++) {
 		more = i % 2 ? wire_connect_unix(broker.unix_path) : connect_tcp();
-		ck_assert(wire_ended(more, 10000));
+		ck_assert(wire_ended(more, 30000));
 		close(more);
 	}
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections_refused_total", NULL, 5, 10000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 10, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_refused_total", NULL, 5, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 10, 30000));
 	for (int i = 0; i < 10; i++)
 		produce(fds[i], "t", (i + 1) % 2, WIRE_WRITTEN, "x");
 	close(fds[3]);
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 9, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 9, 30000));
 	fds[3] = connect_tcp();
 	produce(fds[3], "t", 0, WIRE_WRITTEN, "x");
 	for (int i = 0; i < 10; i++)
@@ -1720,7 +1720,7 @@ START_TEST(activation_with_a_socket_on_descriptor_3)
 	ck_assert_int_eq(broker_count_log(&broker, path), 1);
 	/* It stands in for what the configuration says, and workers have no part in it. */
 	ck_assert_int_eq(access(broker.unix_path, F_OK), -1);
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 0, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 0, 30000));
 	ck_assert_int_eq(broker_fd_count_of(broker.workers[0], "socket:"), 1);
 	broker_stop(&broker);
 	/* The file is the service manager's. */
@@ -1783,10 +1783,10 @@ START_TEST(pages_fixed_names_are_there_and_start_at_0)
 	}
 	ck_assert(broker_metric(&broker, "logbroker_fsync_duration_seconds_count", NULL) >= 0);
 	ck_assert(broker_metric(&broker, "logbroker_fsync_duration_seconds_bucket", "le=\"+Inf\"") >= 0);
-	ck_assert(broker_wait_metric(&broker, "logbroker_partition_segments", NULL, 3, 10000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_worker_up", NULL, 2, 10000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_ready", NULL, 1, 10000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_build_info", NULL, 1, 10000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_partition_segments", NULL, 3, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_up", NULL, 2, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_ready", NULL, 1, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_build_info", NULL, 1, 30000));
 	ck_assert(broker_metric(&broker, "logbroker_data_free_bytes", NULL) > 0);
 	for (int api = 0; api < 3; api++) {
 		static const char *const labels[] = { "api=\"produce\"", "api=\"fetch\"", "api=\"metadata\"" };
@@ -1827,17 +1827,17 @@ START_TEST(pages_count_what_happens)
 	ck_assert_uint_eq(fetched.length, 75);
 	wire_fetched_free(&fetched);
 	ck_assert_int_eq(wire_fetch(fd, "a", here, 99, 1000, 0, 0, &fetched), WIRE_OFFSET_OUT_OF_RANGE);
-	ck_assert(broker_wait_metric(&broker, "logbroker_requests_total", "api=\"fetch\",code=\"NONE\"", 1, 5000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_requests_total", "api=\"fetch\",code=\"OFFSET_OUT_OF_RANGE\"", 1, 5000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_requests_total", "api=\"produce\",code=\"NONE\"", 10, 5000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_request_duration_seconds_count", "api=\"produce\"", 10, 5000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_produced_records_total", NULL, 10, 5000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_produced_bytes_total", NULL, 50, 5000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_fetched_bytes_total", NULL, 75, 5000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_partition_size_bytes", NULL, 130, 5000));
-	ck_assert(broker_wait_metric_least(&broker, "logbroker_fsync_duration_seconds_count", NULL, 5, 5000));
-	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 1, 5000));
-	ck_assert(broker_wait_metric_least(&broker, "logbroker_connection_handoffs_total", NULL, 9, 5000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_requests_total", "api=\"fetch\",code=\"NONE\"", 1, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_requests_total", "api=\"fetch\",code=\"OFFSET_OUT_OF_RANGE\"", 1, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_requests_total", "api=\"produce\",code=\"NONE\"", 10, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_request_duration_seconds_count", "api=\"produce\"", 10, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_produced_records_total", NULL, 10, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_produced_bytes_total", NULL, 50, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_fetched_bytes_total", NULL, 75, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_partition_size_bytes", NULL, 130, 30000));
+	ck_assert(broker_wait_metric_least(&broker, "logbroker_fsync_duration_seconds_count", NULL, 5, 30000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 1, 30000));
+	ck_assert(broker_wait_metric_least(&broker, "logbroker_connection_handoffs_total", NULL, 9, 30000));
 	/* Counters outlive the worker. */
 	broker.workers_may_die = true;
 	{
@@ -1846,7 +1846,7 @@ START_TEST(pages_count_what_happens)
 		kill(victim, SIGKILL);
 		wait_back("a", there, victim);
 	}
-	ck_assert(broker_wait_metric(&broker, "logbroker_produced_records_total", NULL, 10, 5000));
+	ck_assert(broker_wait_metric(&broker, "logbroker_produced_records_total", NULL, 10, 30000));
 	close(fd);
 	finish();
 }

@@ -242,7 +242,7 @@ START_TEST(real_broker_consume_goes_on_while_its_worker_is_killed)
 
 			ck_assert_int_gt(worker, 0);
 			kill(worker, SIGKILL);
-			ck_assert(broker_wait_gone(worker, 10000));
+			ck_assert(broker_wait_gone(worker, 30000));
 			kills++;
 		}
 	}
@@ -272,7 +272,7 @@ START_TEST(real_broker_follow_survives_the_death_of_its_worker)
 	ck_assert(run_wait_output(&run, 8));
 	worker = broker_wait_worker_of(&broker, "t", 0, 0, 30000);
 	kill(worker, SIGKILL);
-	ck_assert(broker_wait_gone(worker, 10000));
+	ck_assert(broker_wait_gone(worker, 30000));
 	ck_assert_int_gt(broker_wait_worker_of(&broker, "t", 0, worker, 30000), 0);
 	run_tool(&producer, address, "produce t", "5\n6\n7\n8\n", 8);
 	ck_assert_msg(producer.code == 0, "%s", producer.err);
