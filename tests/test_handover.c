@@ -450,9 +450,9 @@ talk(struct client *client, const uint8_t *out, size_t length, const struct aske
 		struct pollfd p = { .fd = client->fd, .events = (short)(POLLIN | (length > 0 ? POLLOUT : 0)) };
 		ssize_t n;
 
-		if (wire_now_ms() > until || poll(&p, 1, 30000) == 0) {
+		if (wire_now_ms() > until || poll(&p, 1, WIRE_DEADLINE_MS) == 0) {
 			WRONG(client, "no answer to request %d (kind %d, partition %d) in %d ms", asked[*next].id,
-			    asked[*next].kind, asked[*next].partition, 30000);
+			    asked[*next].kind, asked[*next].partition, WIRE_DEADLINE_MS);
 			return true;
 		}
 		if (p.revents & (POLLIN | POLLHUP | POLLERR)) {
@@ -1075,7 +1075,7 @@ START_TEST(D01_moves_with_more_than_16_kib_unexecuted)
 		struct wire_answer answer;
 		size_t position = 0;
 
-		ck_assert_int_eq(wire_exchange(fd, burst.data, burst.length, COUNT, &in, 30000), COUNT);
+		ck_assert_int_eq(wire_exchange(fd, burst.data, burst.length, COUNT, &in, WIRE_DEADLINE_MS), COUNT);
 		for (int i = 0; i < COUNT; i++) {
 			int32_t partition = partition_in((i + 1) % WORKERS);
 

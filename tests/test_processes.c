@@ -226,7 +226,7 @@ START_TEST(D01_every_partition_in_turn_pipelined)
 		put_turn(&out, i, count, next, &turns[i]);
 		answers += turns[i].kind != WIRE_NONE;
 	}
-	ck_assert_uint_eq(wire_exchange(fd, out.data, out.length, answers, &in, 30000), answers);
+	ck_assert_uint_eq(wire_exchange(fd, out.data, out.length, answers, &in, WIRE_DEADLINE_MS), answers);
 	for (int i = 0; i < count; i++) {
 		if (turns[i].kind == WIRE_NONE)
 			continue;

@@ -388,7 +388,7 @@ START_TEST(A09_forced_on_one_connection_share_barriers)
 	before = barriers(1);
 	for (int i = 0; i < FORCERS; i++)
 		wire_put_produce_one(&frames, i, "t", 0, WIRE_FORCED, "forced", 6);
-	ck_assert_uint_eq(wire_exchange(fd, frames.data, frames.length, FORCERS, &answers, 30000), FORCERS);
+	ck_assert_uint_eq(wire_exchange(fd, frames.data, frames.length, FORCERS, &answers, WIRE_DEADLINE_MS), FORCERS);
 	for (int i = 0; i < FORCERS; i++) {
 		ck_assert(wire_next_answer(&answers, &position, &answer));
 		ck_assert_int_eq(answer.id, i);
@@ -601,7 +601,7 @@ START_TEST(A16_fifty_calls_in_flight)
 			else
 				wire_put_fetch_v1(&frames, ids[i], "t", 3 + i, 0, 100);
 		}
-		ck_assert_uint_eq(wire_exchange(fd, frames.data, frames.length, CALLS, &answers, 30000), CALLS);
+		ck_assert_uint_eq(wire_exchange(fd, frames.data, frames.length, CALLS, &answers, WIRE_DEADLINE_MS), CALLS);
 		for (int i = 0; i < CALLS; i++) {
 			struct wire_fetched fetched;
 
@@ -834,7 +834,7 @@ await_outcome(void)
 	int code;
 
 	do {
-		code = wire_read_answer(fd, &answer, 30000);
+		code = wire_read_answer(fd, &answer, WIRE_DEADLINE_MS);
 		ck_assert(code == 0 || code == WIRE_LOST);
 		id = answer.id;
 		wire_answer_free(&answer);
@@ -1237,7 +1237,7 @@ START_TEST(B04_never_early_under_load)
 		began[i] = wire_now_us();
 		send_hold(fds[i], i, "t", i % 2, 0, 1 + i * 7);
 	}
-	ck_assert_uint_eq(wire_exchange(fd, load.data, load.length, 20, &answers, 30000), 20);
+	ck_assert_uint_eq(wire_exchange(fd, load.data, load.length, 20, &answers, WIRE_DEADLINE_MS), 20);
 	for (int i = 0; i < HOLDERS; i++) {
 		read_fetched(fds[i], i, &fetched);
 		ck_assert_int_ge(wire_now_us() - began[i], (1 + i * 7) * 1000);
@@ -1745,7 +1745,7 @@ START_TEST(bug_A11_many_tiny_records)
 	ck_assert_int_eq(end, TINY);
 	for (int i = 0; i < BURST; i++)
 		wire_put_produce_one(&frames, i, "t", 1, WIRE_WRITTEN, &payloads[i], 1);
-	ck_assert_uint_eq(wire_exchange(fd, frames.data, frames.length, BURST, &answers, 30000), BURST);
+	ck_assert_uint_eq(wire_exchange(fd, frames.data, frames.length, BURST, &answers, WIRE_DEADLINE_MS), BURST);
 	for (int i = 0; i < BURST; i++) {
 		ck_assert(wire_next_answer(&answers, &position, &answer));
 		ck_assert_int_eq(answer.id, i);
@@ -1798,7 +1798,7 @@ START_TEST(bug_E4_a_slow_reader_gets_every_byte)
 	usleep(300000);
 	for (size_t want = 4 + log.length + 18; got.length < want;) {
 		uint8_t piece[20000];
-		long more = wire_receive(slow, piece, sizeof piece, 30000);
+		long more = wire_receive(slow, piece, sizeof piece, WIRE_DEADLINE_MS);
 
 		ck_assert_int_gt(more, 0);
 		wire_put(&got, piece, (size_t)more);
@@ -1848,7 +1848,7 @@ START_TEST(bug_E4_slow_is_not_stalled)
 	/* Three times the timeout at 400 KB/s, then the rest at once. On a busy machine we come to no read for a second. */
 	while (got.length < want) {
 		uint8_t piece[PIECE];
-		long more = wire_receive(slow, piece, sizeof piece, 30000);
+		long more = wire_receive(slow, piece, sizeof piece, WIRE_DEADLINE_MS);
 
 		ck_assert_msg(more > 0, "cut after %zu of %zu bytes and %lld ms", got.length, want,
 		    (long long)(wire_now_ms() - began));
@@ -1859,7 +1859,7 @@ START_TEST(bug_E4_slow_is_not_stalled)
 	/* The other one has been cut meanwhile: not all of its answer comes. */
 	for (got.length = 0; got.length < want;) {
 		uint8_t piece[PIECE * 8];
-		long more = wire_receive(stalled, piece, sizeof piece, 30000);
+		long more = wire_receive(stalled, piece, sizeof piece, WIRE_DEADLINE_MS);
 
 		if (more < 0)
 			break;
@@ -1893,7 +1893,7 @@ START_TEST(bug_B9_refusals_do_not_flood_the_log)
 		if (i % 4 == 3)
 			wire_set_i16(frames.data + at + 4, 9);	/* apiKey */
 	}
-	ck_assert_uint_eq(wire_exchange(fd, frames.data, frames.length, REQUESTS, &answers, 30000), REQUESTS);
+	ck_assert_uint_eq(wire_exchange(fd, frames.data, frames.length, REQUESTS, &answers, WIRE_DEADLINE_MS), REQUESTS);
 	for (int i = 0; i < 100; i++) {
 		int other = connect_broker();
 
