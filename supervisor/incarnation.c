@@ -33,6 +33,7 @@ struct incarnation {
 	int blame;			/* enum restart_reason why it is to be killed; -1 */
 	bool said_hello, prepared, started, served, draining, released;	/* see incarnation.h */
 	bool wishes;
+	bool stopping;			/* it was told STOP, and nothing more can be sent to it */
 
 	struct channel *channel;
 	int far_end;			/* the worker's end of it */
@@ -70,11 +71,11 @@ refuse(struct incarnation *incarnation, enum restart_reason reason, const char *
 		incarnation->hooks->broke(incarnation->hooks->context, incarnation, why);
 }
 
-/* We hold the other end open, so that only the worker itself can have shut it down. */
+/* We hold the other end open, so that only the worker itself can have shut it down, unless it was told to stop. */
 static void
 channel_lost(struct incarnation *incarnation)
 {
-	if (!incarnation->reaped)
+	if (!incarnation->reaped && !incarnation->stopping)
 		refuse(incarnation, RESTART_BY_PROTOCOL, "it has shut down its channel");
 }
 
@@ -207,7 +208,11 @@ incarnation_tell_stop(struct incarnation *incarnation)
 	if (tell(incarnation, MESSAGE_STOP, &stop, sizeof(stop)) != 0)
 		return -1;
 	flush(incarnation);
-	/* With a full descriptor table it does not get at a message behind a connection; the end it sees all the same. */
+	/*
+	 * With a full descriptor table it does not get at a message behind a connection; the end it sees all the same. What is
+	 * still queued, STOP perhaps, is not sent any more.
+	 */
+	incarnation->stopping = true;
 	shutdown(channel_fd(incarnation->channel), SHUT_WR);
 	return 0;
 }

@@ -1363,6 +1363,66 @@ START_TEST(D07_stops_in_any_state)
 }
 END_TEST
 
+struct told {
+	const struct broker *broker;
+	const char *text;
+};
+
+static bool
+is_told(void *with)
+{
+	const struct told *told = with;
+	int status;
+	char *body = broker_http_get(told->broker, "/status.json", &status);
+	bool found = body != NULL && strstr(body, told->text) != NULL;
+
+	free(body);
+	return found;
+}
+
+static bool
+status_tells(const struct broker *broker, const char *text)
+{
+	struct told told = { broker, text };
+
+	return broker_wait(is_told, &told, SOON_MS);
+}
+
+/* More waits for it in its channel than that takes; it reads late, and is not killed for what cannot be sent any more. */
+START_TEST(D07_a_worker_that_is_behind_stops_in_order)
+{
+	enum { COUNT = 40, WITH_EACH_BYTES = 8000 };	/* 200 KiB fit */
+	struct broker broker;
+	char commands[WITH_EACH_BYTES + 1];
+	int fds[COUNT], holder;
+	pid_t frozen;
+
+	memset(commands, ' ', WITH_EACH_BYTES);
+	memcpy(commands, "g1", 2);
+	commands[WITH_EACH_BYTES] = '\0';
+	start(&broker, &two_workers, "serve");
+	holder = connect_to(&broker);
+	ck_assert_int_eq(who_serves(holder, "g1i", &frozen), 1);
+	for (int i = 0; i < COUNT; i++) {
+		fds[i] = connect_to(&broker);
+		who_serves(fds[i], "g0i", NULL);
+	}
+	broker_freeze(frozen);
+	for (int i = 0; i < COUNT; i++)
+		send_text(fds[i], commands);
+	ck_assert(status_tells(&broker, "\"connections\":41,"));	/* all of them, of one worker */
+	kill(broker.pid, SIGTERM);
+	ck_assert(broker_wait_log(&broker, ": stopping", SOON_MS));
+	kill(frozen, SIGCONT);
+	ck_assert_int_eq(broker_wait_exit(&broker, SOON_MS), 0);
+	ck_assert_int_eq(broker_count_log(&broker, "killing it"), 0);
+	for (int i = 0; i < COUNT; i++)
+		close(fds[i]);
+	close(holder);
+	broker_end(&broker);
+}
+END_TEST
+
 START_TEST(a_worker_that_does_not_stop)
 {
 	struct broker_config config = one_worker;
@@ -2208,6 +2268,7 @@ make_suite(void)
 	tcase_add_loop_test(tcase, D09_out_of_descriptors, 20, 22);
 	tcase_add_test(tcase, too_many_descriptors_in_flight);
 	tcase_add_loop_test(tcase, D07_stops_in_any_state, 0, 4);
+	tcase_add_test(tcase, D07_a_worker_that_is_behind_stops_in_order);
 	tcase_add_test(tcase, a_worker_that_does_not_stop);
 	tcase_add_test(tcase, a_worker_that_stops_badly_while_it_opens_its_logs);
 	tcase_add_test(tcase, a_second_signal_changes_nothing);
