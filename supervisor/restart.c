@@ -215,8 +215,10 @@ restart_step(struct restart *restart, enum restart_event event, int64_t now_ns)
 		cell = after_death(restart, now_ns);
 	if (cell.next != restart->state || cell.action == RESTART_START)
 		enter(restart, cell.next, now_ns);
-	if (cell.action == RESTART_SUCCEED)
+	if (cell.action == RESTART_SUCCEED) {
 		restart->served = true;		/* should the successor die, the next one follows at once */
+		restart->failures = 0;		/* it ends in order, and whatever died before it is past */
+	}
 	return (enum restart_action)cell.action;
 }
 

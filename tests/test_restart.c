@@ -287,6 +287,26 @@ START_TEST(a_successor_that_dies)
 }
 END_TEST
 
+/* Deaths before the one that is replaced do not make its successor one that fails. */
+START_TEST(a_successor_begins_anew)
+{
+	struct restart restart;
+	int64_t now = 0;
+
+	restart_init(&restart, STOP_MS * MS);
+	ck_assert_int_eq(restart_step(&restart, RESTART_BEGIN, now), RESTART_START);
+	for (int i = 0; i < RESTART_FAILING_AFTER; i++) {
+		ck_assert_int_eq(restart_step(&restart, RESTART_DIED, now), RESTART_WAIT);
+		now = restart.timer_ns;
+		ck_assert_int_eq(restart_step(&restart, RESTART_TIMER, now), RESTART_START);
+	}
+	serve(&restart, RESTART_BEGIN, now);
+	ck_assert_int_eq(restart_step(&restart, RESTART_RELEASED, now), RESTART_SUCCEED);
+	ck_assert(!restart_failing(&restart));
+	ck_assert_int_eq(restart.failures, 0);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -305,6 +325,7 @@ main(void)
 	tcase_add_loop_test(tcase, every_cell_of_a_replacement, 0, REPLACE_STATE_COUNT * REPLACE_EVENT_COUNT);
 	tcase_add_test(tcase, a_replacement_has_its_time_limits);
 	tcase_add_test(tcase, a_successor_that_dies);
+	tcase_add_test(tcase, a_successor_begins_anew);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
