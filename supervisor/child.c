@@ -330,9 +330,12 @@ look_whether_free(struct child *child)
 	replace_event(child, REPLACE_BROKE);
 }
 
+/* It can be dead, and its place vacant only after a while, since too many have died before it. */
 static void
 kill_undrained(struct child *child)
 {
+	if (child->current == NULL)
+		return;
 	log_error("worker %d: pid %ld has not released its logs within drain_timeout and %d s more; killing it",
 	    (int)child->number, (long)incarnation_pid(child->current), RESTART_GRACE_MS / 1000);
 	incarnation_kill(child->current, RESTART_BY_HANDSHAKE);
