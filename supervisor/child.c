@@ -115,9 +115,12 @@ note_why(struct child *child, const char *why)
 		snprintf(child->why, sizeof(child->why), "%s", why);
 }
 
+/* If somebody served up to now, nobody does any more. */
 static void
 count_restart(struct child *child, enum restart_reason reason)
 {
+	if (child->vacant_ns == 0)
+		child->vacant_ns = clock_now_ns();
 	child->restarts[reason]++;
 	child->last = (struct child_restart_told){ child->last.number + 1, reason, clock_wall_ms(), -1 };
 }
@@ -176,14 +179,11 @@ start(struct child *child)
 static void
 succeed(struct child *child)
 {
-	int64_t now_ns = clock_now_ns();
-
 	child->old = child->current;
 	child->current = NULL;
 	child->old_closed = closed_of(child, incarnation_connections(child->old));
-	child->old_limit_ns = now_ns + grace_ns(incarnation_drain_timeout_ms(child->old));
+	child->old_limit_ns = clock_now_ns() + grace_ns(incarnation_drain_timeout_ms(child->old));
 	arm(child->old_timer, child->old_limit_ns);
-	child->vacant_ns = now_ns;
 	board_clear_gauges(board_of(child));
 	count_restart(child, RESTART_BY_REQUEST);
 	start(child);
@@ -192,10 +192,8 @@ succeed(struct child *child)
 static void
 serves(struct child *child)
 {
-	int64_t pause_ns = child->vacant_ns == 0 ? 0 : clock_now_ns() - child->vacant_ns;
-
-	if (child->vacant_ns != 0 && child->last.number > 0)
-		child->last.pause_ns = pause_ns;
+	if (child->vacant_ns != 0)
+		child->last.pause_ns = clock_now_ns() - child->vacant_ns;
 	child->vacant_ns = 0;
 	take_limits(child);
 	ends_free(&child->ends);
@@ -548,8 +546,6 @@ bury_current(struct child *child)
 	child->current = NULL;
 	forget_ends(child);
 	board_clear_gauges(board_of(child));
-	if (child->vacant_ns == 0)
-		child->vacant_ns = clock_now_ns();
 	/* One that was told START has opened its logs; before that it is killed by us, and has lost nothing. */
 	if (stopping && incarnation_started(dead) && incarnation_wait_status(dead) != 0)
 		child->unclean = true;
