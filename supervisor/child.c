@@ -175,6 +175,13 @@ start(struct child *child)
 	note_failing(child, why);
 }
 
+static void
+limit_old(struct child *child)
+{
+	child->old_limit_ns = clock_now_ns() + grace_ns(incarnation_drain_timeout_ms(child->old));
+	arm(child->old_timer, child->old_limit_ns);
+}
+
 /* The current process has released its logs: it becomes the old one, and whoever comes next the current one. */
 static void
 succeed(struct child *child)
@@ -182,8 +189,7 @@ succeed(struct child *child)
 	child->old = child->current;
 	child->current = NULL;
 	child->old_closed = closed_of(child, incarnation_connections(child->old));
-	child->old_limit_ns = clock_now_ns() + grace_ns(incarnation_drain_timeout_ms(child->old));
-	arm(child->old_timer, child->old_limit_ns);
+	limit_old(child);
 	board_clear_gauges(board_of(child));
 	count_restart(child, RESTART_BY_REQUEST);
 	start(child);
@@ -686,6 +692,12 @@ child_stop(struct child *child)
 	note_why(child, "the broker stops");
 	replace_event(child, REPLACE_STOP);
 	step(child, RESTART_STOP);
+	/*
+	 * Nobody takes its connections over any more: closed here, whatever their clients send then would destroy the answers
+	 * that are on their way. And it forces what nobody may have taken over.
+	 */
+	if (child->old != NULL && incarnation_tell_stop(child->old) == 0)
+		limit_old(child);
 }
 
 void

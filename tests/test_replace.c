@@ -455,6 +455,40 @@ START_TEST(D03_stop_while_the_old_worker_still_sends)
 }
 END_TEST
 
+/* And so it is when its client asks for more and more: what nobody reads must not reset the connection. */
+START_TEST(D03_stop_while_a_client_of_the_old_worker_asks_for_more)
+{
+	static uint8_t some[64 * 1024];
+	struct wire_bytes in = { 0 }, more = { 0 };
+	struct wire_answer answer;
+	size_t position = 0;
+	int fd;
+
+	start("drain_timeout = 60s\n", NULL);
+	fd = begin_large_answer(NULL);
+	replace(owner());
+	ck_assert_int_eq(kill(broker.pid, SIGTERM), 0);
+	ck_assert(broker_wait_log(&broker, "stopping", CHANGE_MS));
+	wire_put_fetch(&more, 10, "t", 0, 0, 1000, 0, 0);
+	open_window(fd);
+	while (in.length == 0 || !wire_next_answer(&in, &position, &answer)) {
+		long n = wire_receive(fd, some, sizeof some, WIRE_DEADLINE_MS);
+
+		ck_assert_msg(n > 0, "the connection has ended behind %zu bytes: %ld", in.length, n);
+		wire_put(&in, some, (size_t)n);
+		/* At last nobody is there any more, when the rest is in this socket. */
+		wire_send(fd, more.data, more.length);
+	}
+	ck_assert_int_eq(answer.id, 9);
+	ck_assert_int_eq(answer.error, 0);
+	ck_assert_int_eq(broker_wait_exit(&broker, CHANGE_MS), 0);
+	wire_bytes_free(&in);
+	wire_bytes_free(&more);
+	close(fd);
+	broker_end(&broker);
+}
+END_TEST
+
 START_TEST(D03_reader_that_does_not_read_is_cut_at_drain_timeout)
 {
 	pid_t pid;
@@ -696,6 +730,7 @@ add_tests(TCase *tc)
 	tcase_add_test(tc, D03_requests_behind_a_held_fetch_travel_in_a_memfd);
 	tcase_add_test(tc, D03_large_answer_is_sent_to_its_end);
 	tcase_add_test(tc, D03_stop_while_the_old_worker_still_sends);
+	tcase_add_test(tc, D03_stop_while_a_client_of_the_old_worker_asks_for_more);
 	tcase_add_test(tc, D03_reader_that_does_not_read_is_cut_at_drain_timeout);
 	tcase_add_test(tc, D03_pipelined_producers_and_newcomers_do_not_notice);
 	tcase_add_test(tc, D03_what_is_not_forced_is_the_replacements);
