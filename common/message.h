@@ -150,7 +150,7 @@ struct message_connection {
 	int64_t held_until_ns;		/* CLOCK_MONOTONIC: the bytes begin with a FETCH that was held until then; 0 = none */
 };
 
-/* Do its numbers agree with one another and with the message they came in? The group and the time are not looked at. */
+/* Do its numbers agree with one another and with the message they came in? The group and what time it is are not looked at. */
 bool message_connection_valid(const struct message_connection *connection, size_t message_size, int descriptor_count);
 
 /* worker -> supervisor: it has had SIGTERM and asks to be replaced. Nothing follows, no descriptor. */

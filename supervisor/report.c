@@ -105,8 +105,8 @@ wrong_with_connection(const struct channel_message *message, int32_t group_count
 		return "CONNECTION for a group that does not exist";
 	if (head->frame_started_ns < 0 || head->frame_started_ns > clock_now_ns())
 		return "CONNECTION with a frame from the future";
-	if (head->held_until_ns < 0 || (head->held_until_ns > 0 && head->inline_bytes == 0 && head->spilled_end == 0))
-		return "CONNECTION held without a request";
+	if (head->active_ns < 0 || head->active_ns > clock_now_ns())
+		return "CONNECTION that has been active in the future";
 	if (!is_kind(message->descriptors[0], S_IFSOCK, 0) ||
 	    (head->spilled_end > 0 && !is_kind(message->descriptors[1], S_IFREG, head->spilled_end)))
 		return "CONNECTION with a descriptor of the wrong kind";

@@ -289,6 +289,14 @@ send_bad(int fd, char kind)
 		head.frame_started_ns = clock_now_ns() + 3600 * (int64_t)CLOCK_NS_PER_S;
 		say_with(MESSAGE_CONNECTION, &head, sizeof(head), 1, copy, -1);
 		break;
+	case 'a':
+		head.active_ns = clock_now_ns() + 3600 * (int64_t)CLOCK_NS_PER_S;
+		say_with(MESSAGE_CONNECTION, &head, sizeof(head), 1, copy, -1);
+		break;
+	case 'A':
+		head.active_ns = -1;
+		say_with(MESSAGE_CONNECTION, &head, sizeof(head), 1, copy, -1);
+		break;
 	case 'h':
 		say_hello(MESSAGE_VERSION, BOARD_VERSION);
 		break;

@@ -503,7 +503,7 @@ END_TEST
 
 /* ---- workers that break the rules ---- */
 
-static const char bad_messages[] = "usgniIdteExzkfhSplPRNDH";
+static const char bad_messages[] = "usgniIdteExzkfaAhSplPRNDH";
 
 START_TEST(a_malformed_message_costs_the_sender_only)
 {
