@@ -96,16 +96,25 @@ next_to_replace(const struct crew *crew, int32_t last)
 	return NOBODY;
 }
 
+/* Of a request that has waited; who begins at once hears errno. */
+static const char *
+why_not_begun(int error)
+{
+	return error == ENOTCONN ? "it does not serve now, and is started again by itself" : strerror(error);
+}
+
 static void
 replace_next(struct crew *crew, int32_t last)
 {
 	while (crew->replacing == NOBODY && !crew->stopping) {
 		int32_t number = next_to_replace(crew, last);
+		const char *why;
 
 		if (number == NOBODY || begin_replacing(crew, number) == 0)
 			return;
-		log_warning("worker %d: cannot be replaced: %s", (int)number, strerror(errno));
-		answer(crew, number, strerror(errno), -1);
+		why = why_not_begun(errno);
+		log_warning("worker %d: cannot be replaced: %s", (int)number, why);
+		answer(crew, number, why, -1);
 	}
 }
 
