@@ -700,6 +700,14 @@ child_stop(struct child *child)
 		limit_old(child);
 }
 
+int64_t
+child_stop_limit_ns(const struct child *child)
+{
+	int64_t old_ns = child->old == NULL ? 0 : grace_ns(incarnation_drain_timeout_ms(child->old));
+
+	return old_ns > child->restart.stop_limit_ns ? old_ns : child->restart.stop_limit_ns;
+}
+
 void
 child_hung(struct child *child)
 {

@@ -53,6 +53,8 @@ void child_begin(struct child *child);
 bool child_reaped(struct child *child, pid_t pid, int wait_status);
 /* Lets it finish and end. */
 void child_stop(struct child *child);
+/* What that takes at most: each process has the time that it was told, whatever the settings say by now. */
+int64_t child_stop_limit_ns(const struct child *child);
 /* It gives no sign of life: it is killed, and restarted, when it serves. */
 void child_hung(struct child *child);
 

@@ -248,6 +248,20 @@ crew_stop(struct crew *crew)
 		child_stop(crew->children[i]);
 }
 
+int64_t
+crew_stop_limit_ns(const struct crew *crew)
+{
+	int64_t longest_ns = 0;
+
+	for (int32_t i = 0; i < crew->count; i++) {
+		int64_t limit_ns = child_stop_limit_ns(crew->children[i]);
+
+		if (limit_ns > longest_ns)
+			longest_ns = limit_ns;
+	}
+	return longest_ns;
+}
+
 int32_t
 crew_count(const struct crew *crew)
 {

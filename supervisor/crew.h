@@ -32,6 +32,8 @@ void crew_reap(struct crew *crew);
 
 /* Replacements that are under way or wait are given up, and told so. */
 void crew_stop(struct crew *crew);
+/* What that takes at most. */
+int64_t crew_stop_limit_ns(const struct crew *crew);
 
 /*
  * A planned replacement has come to its end. `why` NULL: the new process serves, `pause_ns` after the old one had released

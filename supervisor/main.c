@@ -359,9 +359,7 @@ print_ready(const struct broker *broker)
 static void
 tell_stopping(struct broker *broker)
 {
-	int64_t limit_ms = broker->settings.drain_timeout_ms + RESTART_GRACE_MS;
-
-	notify_stopping(&broker->notify, limit_ms * CLOCK_NS_PER_MS + STOP_MARGIN_S * (int64_t)CLOCK_NS_PER_S);
+	notify_stopping(&broker->notify, crew_stop_limit_ns(broker->crew) + STOP_MARGIN_S * (int64_t)CLOCK_NS_PER_S);
 }
 
 static void

@@ -329,6 +329,31 @@ START_TEST(bug_H7_a_reload_is_no_readiness)
 }
 END_TEST
 
+/* A worker that could not be replaced goes on with the drain_timeout that it was told, and a stop waits for it. */
+START_TEST(bug_H7_a_stop_takes_what_the_workers_were_told)
+{
+	struct procs_gate gate;
+	char command[3 * BROKER_PATH_BYTES];
+	int stopping;
+
+	broker_prepare(&broker, &(struct broker_config){ .topics = "t = 1\n", .workers = 1, .broker = "drain_timeout = 50s\n" });
+	procs_gate_set_up(&gate, &broker);
+	manager_open("path");
+	launch((const char *const[]){ manager.variable, NULL });
+	broker_wait_ready(&broker);
+	snprintf(command, sizeof command, "sed -i 's/^drain_timeout.*/drain_timeout = 1s/' '%s/broker.ini' && "
+	    "printf '#!/bin/sh\nexit 1\n' > '%s/build/logworker'", broker.directory, broker.directory);
+	ck_assert_int_eq(system(command), 0);
+	kill(broker.pid, SIGHUP);
+	ck_assert(broker_wait_log(&broker, "reload: worker 0: not restarted", SOON_MS));
+	broker_stop(&broker);
+	stopping = manager_wait("STOPPING=1", 0);
+	ck_assert_int_gt(strtoll(strstr(manager.told[stopping], "EXTEND_TIMEOUT_USEC=") + 20, NULL, 10), 55000000);
+	broker_end(&broker);
+	manager_close();
+}
+END_TEST
+
 START_TEST(bug_H7_nobody_to_tell)
 {
 	static const struct {
@@ -722,6 +747,7 @@ suite(void)
 	tcase_add_test(tc, bug_H7_reloads_are_told);
 	tcase_add_test(tc, bug_H7_a_reload_that_fails_is_told);
 	tcase_add_test(tc, bug_H7_a_reload_is_no_readiness);
+	tcase_add_test(tc, bug_H7_a_stop_takes_what_the_workers_were_told);
 	tcase_add_test(tc, bug_H7_nobody_to_tell);
 	tcase_add_test(tc, bug_H7_a_long_start_asks_for_more_time);
 	tcase_add_test(tc, the_watchdog_is_fed_while_all_workers_live);
