@@ -26,6 +26,8 @@ struct pages_worker {
 	enum replace_state replacement;
 	int64_t takeover_ns;		/* CLOCK_MONOTONIC: since when the next process takes over in order; 0: it does not */
 	int64_t connections;
+	bool old_settings;		/* it was told what is not in force any more */
+	bool old_program;		/* the file that it runs has been replaced on disk, or removed */
 	bool restarted;			/* then the last time: */
 	enum restart_reason last_reason;
 	int64_t last_wall_ms;		/* since 1970 */

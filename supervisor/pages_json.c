@@ -121,6 +121,8 @@ put_worker(struct page *page, const struct pages_view *view, int32_t number)
 	put_string(page, "state", restart_state_name(worker->state));
 	put_truth(page, "failing", worker->failing);
 	put_string(page, "replacement", replace_state_name(worker->replacement));
+	put_truth(page, "old_settings", worker->old_settings);
+	put_truth(page, "old_program", worker->old_program);
 	put_seconds(page, "heartbeat_age_seconds", age_ns, age_ns >= 0);
 	put_number(page, "connections", worker->connections);
 	put_number(page, "fetch_held", board_get(&board->fetch_held));

@@ -204,6 +204,16 @@ put_last_restart(struct tables *tables, const struct pages_worker *worker)
 		page_print(&tables->page, ", away for %.1f ms", (double)worker->last_pause_ns / CLOCK_NS_PER_MS);
 }
 
+/* What a planned restart would change. */
+static void
+put_outdated(struct tables *tables, const struct pages_worker *worker)
+{
+	if (worker->old_settings)
+		page_put_text(&tables->page, "; has old settings");
+	if (worker->old_program)
+		page_put_text(&tables->page, "; runs an old program");
+}
+
 static void
 put_worker(struct tables *tables, int32_t number)
 {
@@ -223,6 +233,7 @@ put_worker(struct tables *tables, int32_t number)
 	    (long long)worker->connections, (long long)board_get(&board->fetch_held),
 	    size(buffered, (double)board_get(&board->buffered_bytes)), restarts);
 	put_last_restart(tables, worker);
+	put_outdated(tables, worker);
 	page_put_text(&tables->page, "\n");
 }
 

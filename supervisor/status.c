@@ -2,7 +2,10 @@
 #include "supervisor/status.h"
 
 #include <event2/buffer.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -54,6 +57,22 @@ data_free_bytes(struct status *status, int64_t now_ns)
 	return status->data_free_bytes;
 }
 
+/* The kernel's own word, in memory: no path is looked up. */
+static bool
+runs_old_program(pid_t pid)
+{
+	static const char mark[] = " (deleted)";
+	const size_t mark_length = sizeof(mark) - 1;
+	char link[64], program[PATH_MAX];
+	ssize_t length;
+
+	if (pid == 0)
+		return false;
+	snprintf(link, sizeof(link), "/proc/%ld/exe", (long)pid);
+	length = readlink(link, program, sizeof(program));
+	return length > (ssize_t)mark_length && memcmp(program + length - mark_length, mark, mark_length) == 0;
+}
+
 static void
 collect_worker(const struct status *status, int32_t number)
 {
@@ -71,6 +90,8 @@ collect_worker(const struct status *status, int32_t number)
 		.replacement = child_replacement(child)->state,
 		.takeover_ns = child_takeover_ns(child),
 		.connections = child_connections(child),
+		.old_settings = child_outdated(child),
+		.old_program = runs_old_program(child_pid(child)),
 		.restarted = last->number > 0,
 		.last_reason = last->reason,
 		.last_wall_ms = last->wall_ms,

@@ -423,7 +423,7 @@ START_TEST(status_json_has_everything)
 	view.started_ns = view.now_ns - 1500 * (int64_t)CLOCK_NS_PER_MS;
 	view.connections = 7;
 	workers[1] = (struct pages_worker){ .state = RESTART_SERVING, .restarts = restarts[1], .board = &boards[1], .pid = 99,
-		.replacement = REPLACE_DRAINING, .connections = 5, .restarted = true, .last_reason = RESTART_BY_REQUEST,
+		.replacement = REPLACE_DRAINING, .connections = 5, .old_program = true, .restarted = true, .last_reason = RESTART_BY_REQUEST,
 		.last_wall_ms = 1700000000123, .last_pause_ns = 2500000 };
 	restarts[1][RESTART_BY_REQUEST] = 3;
 	boards[1].worker->heartbeat_ns = view.now_ns - 250 * (int64_t)CLOCK_NS_PER_MS;
@@ -439,9 +439,9 @@ START_TEST(status_json_has_everything)
 	assert_holds(page, "{\"version\":\"1.2\\\"3\\\\\",\"pid\":4711,\"uptime_seconds\":1.500000,\"ready\":true,\"stopping\":false,"
 	    "\"data_free_bytes\":12345,\"connections\":{\"open\":7,\"parked\":0,\"accepted\":0,\"refused\":0},\"workers\":[{");
 	assert_holds(page, "{\"worker\":0,\"pid\":null,\"state\":\"serving\",\"failing\":false,\"replacement\":\"none\","
-	    "\"heartbeat_age_seconds\":null,");
+	    "\"old_settings\":false,\"old_program\":false,\"heartbeat_age_seconds\":null,");
 	assert_holds(page, "{\"worker\":1,\"pid\":99,\"state\":\"serving\",\"failing\":false,\"replacement\":\"draining\","
-	    "\"heartbeat_age_seconds\":0.250000,\"connections\":5,\"fetch_held\":6,");
+	    "\"old_settings\":false,\"old_program\":true,\"heartbeat_age_seconds\":0.250000,\"connections\":5,\"fetch_held\":6,");
 	assert_holds(page, "\"requested\":3");
 	assert_holds(page, "\"last_restart\":{\"reason\":\"requested\",\"unix_seconds\":1700000000.123,\"pause_seconds\":0.002500}");
 	assert_holds(page, "\"fetch\":{\"done\":11,\"refused\":5}");
@@ -507,6 +507,8 @@ START_TEST(status_tables)
 	workers[1].state = RESTART_WAITING;
 	workers[1].failing = true;
 	workers[1].failures = 3;
+	workers[1].old_settings = true;
+	workers[0].old_program = true;
 	restarts[1][RESTART_BY_CRASH] = 2;
 	restarts[1][RESTART_BY_KILL] = 1;
 	ck_assert_int_eq(rates_take(&rates, &topics, list, view.now_ns), 0);
@@ -514,7 +516,8 @@ START_TEST(status_tables)
 	assert_holds(page, "pid 4711, up 1min, ready\n");
 	assert_holds(page, "produced     0 records, 0 B\n");
 	assert_holds(page, "NOT WELL     worker 1: failing, died 3 times in a row (waiting)\n");
-	assert_holds(page, "  3: 1 killed, 2 crashed\n");
+	assert_holds(page, "  3: 1 killed, 2 crashed; has old settings\n");
+	assert_holds(page, "  0; runs an old program\n");
 	free(page);
 	view.now_ns += 2 * (int64_t)CLOCK_NS_PER_S;
 	slot(0, 0)->produced_records = 500;

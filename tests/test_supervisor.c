@@ -163,6 +163,31 @@ metric_becomes(struct broker *broker, const char *name, const char *labels, doub
 	return broker_wait_metric(broker, name, labels, value, SOON_MS);
 }
 
+struct told {
+	const struct broker *broker;
+	const char *text;
+};
+
+static bool
+is_told(void *with)
+{
+	const struct told *told = with;
+	int status;
+	char *body = broker_http_get(told->broker, "/status.json", &status);
+	bool found = body != NULL && strstr(body, told->text) != NULL;
+
+	free(body);
+	return found;
+}
+
+static bool
+status_tells(const struct broker *broker, const char *text)
+{
+	struct told told = { broker, text };
+
+	return broker_wait(is_told, &told, SOON_MS);
+}
+
 static const struct broker_config two_workers = { .topics = "t = 4\n" };
 static const struct broker_config one_worker = { .workers = 1 };
 
@@ -1062,7 +1087,9 @@ START_TEST(D03_a_binary_changed_on_disk_is_picked_up)
 	snprintf(moved, sizeof(moved), "%s/logworker.new", programs);
 	snprintf(program, sizeof(program), "cp '%s' '%s'", path, moved);
 	ck_assert_int_eq(system(program), 0);
+	ck_assert(status_tells(&broker, "\"old_program\":false"));
 	ck_assert_int_eq(rename(moved, path), 0);
+	ck_assert(status_tells(&broker, "\"old_program\":true"));
 	send_text(fd, "r");
 	ck_assert(broker_wait_log(&broker, "worker 0: replaced, pid ", SOON_MS));
 	who_serves(fd, "i", &next);
@@ -1072,6 +1099,7 @@ START_TEST(D03_a_binary_changed_on_disk_is_picked_up)
 	ck_assert_int_gt(n, 0);
 	program[n] = '\0';
 	ck_assert_str_eq(program, path);	/* and not "... (deleted)" */
+	ck_assert(status_tells(&broker, "\"old_program\":false"));
 	close(fd);
 	stop(&broker);
 }
@@ -1363,31 +1391,6 @@ START_TEST(D07_stops_in_any_state)
 }
 END_TEST
 
-struct told {
-	const struct broker *broker;
-	const char *text;
-};
-
-static bool
-is_told(void *with)
-{
-	const struct told *told = with;
-	int status;
-	char *body = broker_http_get(told->broker, "/status.json", &status);
-	bool found = body != NULL && strstr(body, told->text) != NULL;
-
-	free(body);
-	return found;
-}
-
-static bool
-status_tells(const struct broker *broker, const char *text)
-{
-	struct told told = { broker, text };
-
-	return broker_wait(is_told, &told, SOON_MS);
-}
-
 /* More waits for it in its channel than that takes; it reads late, and is not killed for what cannot be sent any more. */
 START_TEST(D07_a_worker_that_is_behind_stops_in_order)
 {
@@ -1554,10 +1557,12 @@ START_TEST(reload_tries_again_what_has_failed)
 	ck_assert(broker_wait_log(&broker, "reload: worker 0: not restarted: ", SOON_MS));
 	who_serves(fd, "i", &after);
 	ck_assert_int_eq(before, after);
+	ck_assert(status_tells(&broker, "\"old_settings\":true"));
 	kill(broker.pid, SIGHUP);
 	ck_assert(broker_wait_log(&broker, "reload: worker 0: restarted with the new settings", SOON_MS));
 	who_serves(fd, "i", &after);
 	ck_assert_int_ne(before, after);
+	ck_assert(status_tells(&broker, "\"old_settings\":false"));
 	close(fd);
 	stop(&broker);
 }
