@@ -510,6 +510,47 @@ START_TEST(D03_reader_that_does_not_read_is_cut_at_drain_timeout)
 }
 END_TEST
 
+/* The supervisor itself takes nothing any more: what has no room on the way to it is cut, and counted. */
+START_TEST(D03_what_the_supervisor_does_not_take_is_cut_at_drain_timeout)
+{
+	enum { CLIENTS = 40, KEPT_BYTES = 15000 };	/* 200 KiB fit */
+	struct broker_config config = { .workers = 1, .topics = "t = 2\n", .broker = "drain_timeout = 1s\nlog_level = debug\n" };
+	static uint8_t payload[2 * KEPT_BYTES];
+	struct wire_bytes request = { 0 };
+	int fds[CLIENTS], other;
+	pid_t pid;
+
+	procs_start_with_badsync(&broker, &config);
+	broker.workers_may_die = true;
+	pid = owner();
+	other = connect_to();
+	produce(other, "to be forced", 0);
+	wire_put_produce_one(&request, 1, "t", 0, WIRE_WRITTEN, payload, sizeof payload);
+	for (int i = 0; i < CLIENTS; i++) {
+		fds[i] = connect_to();
+		ck_assert_int_eq(wire_send(fds[i], request.data, KEPT_BYTES), 0);
+		ck_assert(procs_wait_read(fds[i], CHANGE_MS));
+	}
+	procs_let_barriers(&broker, "hold");
+	produce(other, "still to be forced", 1);
+	ck_assert_int_eq(kill(pid, SIGTERM), 0);
+	ck_assert(broker_wait_log(&broker, "draining: a replacement is ready", CHANGE_MS));
+	broker_freeze(broker.pid);
+	procs_let_barriers(&broker, "work");
+	ck_assert(broker_wait_log(&broker, "drain_timeout is over: the supervisor takes nothing, and ", CHANGE_MS));
+	ck_assert_int_eq(kill(broker.pid, SIGCONT), 0);
+	ck_assert(broker_wait_gone(pid, CHANGE_MS));
+	close(other);
+	other = connect_to();
+	produce(other, "goes on", 2);
+	for (int i = 0; i < CLIENTS; i++)
+		close(fds[i]);
+	close(other);
+	wire_bytes_free(&request);
+	stop();
+}
+END_TEST
+
 /* Takes what comes, slowly, until the change has come and for so long at least. */
 static void
 read_slowly(int fd, struct wire_bytes *in, struct change *change, int for_ms)
@@ -745,6 +786,7 @@ suite(void)
 	add_tests(tc);
 	/* It takes its time, and knows nothing of files. */
 	tcase_add_test(tc, D03_half_a_frame_behind_a_slow_answer_is_not_overdue);
+	tcase_add_test(tc, D03_what_the_supervisor_does_not_take_is_cut_at_drain_timeout);
 	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(mapped, broker_use_mapped, NULL);
 	add_tests(mapped);

@@ -281,6 +281,18 @@ advance_drain(struct process *p)
 	return true;
 }
 
+/* Their clients are about to be cut. */
+static void
+name_unfinished(const struct process *p)
+{
+	size_t waiting = channel_queued(p->channel);
+
+	connections_name_unfinished(p->worker.connections);
+	if (waiting > 0)
+		log_warning("drain_timeout is over: the supervisor takes nothing, and %zu connection%s cut that %s given back to it",
+		    waiting, waiting == 1 ? " is" : "s are", waiting == 1 ? "was" : "were");
+}
+
 /* Answers have left and been acknowledged, connections given away have gone, or the time for both is over; and
  * everything that was written is forced. */
 static bool
@@ -296,7 +308,7 @@ stopped(struct process *p)
 	forced = forced && jobs_outstanding(p->worker.jobs) == 0;
 	answered = connections_unfinished(p->worker.connections) == 0 && (channel_queued(p->channel) == 0 || p->channel_broken);
 	if (forced && !answered && p->worker.overdue)
-		connections_name_unfinished(p->worker.connections);
+		name_unfinished(p);
 	return forced && (answered || p->worker.overdue);
 }
 
