@@ -1001,6 +1001,44 @@ START_TEST(D06_supervisor_killed_while_a_replaced_worker_finishes)
 }
 END_TEST
 
+/* While the old process forces its logs for the new one: it answers, and stops in order, and the new one goes with nothing done. */
+START_TEST(D06_supervisor_killed_during_a_drain)
+{
+	enum { LATE_MS = 30000 };
+	struct broker_config config = { .topics = "t = 1\n", .broker = "log_level = debug\n" };
+	struct wire_bytes request = { 0 };
+	pid_t pids[3];
+	int fd;
+
+	procs_start_with_badsync(&broker, &config);
+	broker.workers_may_die = true;
+	fd = connect_tcp();
+	produce(fd, "t", 0, WIRE_FORCED, "before");
+	procs_let_barriers(&broker, "hold");
+	wire_put_produce_one(&request, 7, "t", 0, WIRE_FORCED, "meanwhile", 9);
+	ck_assert_int_eq(wire_send(fd, request.data, request.length), 0);
+	ck_assert(procs_wait_read(fd, LATE_MS));
+	kill(broker.workers[0], SIGTERM);
+	ck_assert(broker_wait_log(&broker, "draining: a replacement is ready", LATE_MS));
+	ck_assert_int_eq(broker_workers(&broker, pids, 3), 2);
+	kill(broker.pid, SIGKILL);
+	procs_let_barriers(&broker, "work");
+	ck_assert_int_eq(wire_expect(fd, 7), 0);
+	ck_assert(wire_ended_orderly(fd, LATE_MS));
+	for (int i = 0; i < 2; i++)
+		ck_assert(broker_wait_gone(pids[i], LATE_MS));
+	ck_assert_int_eq(broker_wait_exit(&broker, LATE_MS), 128 + SIGKILL);
+	close(fd);
+	wire_bytes_free(&request);
+	broker_restart(&broker, NULL);
+	fd = connect_tcp();
+	expect_record(fd, "t", 0, 1, "meanwhile");
+	ck_assert_int_eq(broker_count_log(&broker, "is recovered"), 0);
+	close(fd);
+	finish();
+}
+END_TEST
+
 /* What is executed and held is answered, what is written is forced, although nobody says so any more. */
 START_TEST(D06_supervisor_killed_workers_answer_and_force)
 {
@@ -1939,6 +1977,7 @@ suite(void)
 	tcase_add_test(tc, D05_a_worker_that_gets_no_memory);
 	tcase_add_test(tc, D06_supervisor_killed_second_refused_until_workers_are_gone);
 	tcase_add_test(tc, D06_supervisor_killed_while_a_replaced_worker_finishes);
+	tcase_add_test(tc, D06_supervisor_killed_during_a_drain);
 	tcase_add_test(tc, D06_supervisor_killed_workers_answer_and_force);
 	tcase_add_test(tc, D06_start_after_everything_was_killed);
 	tcase_add_test(tc, D07_stop_answers_what_is_executed_and_held);
