@@ -667,9 +667,9 @@ child_begin(struct child *child)
 static struct incarnation *
 find(const struct child *child, pid_t pid)
 {
-	struct incarnation *const all[CHILD_PROCESSES_MAX] = { child->current, child->replacement, child->old };
+	struct incarnation *const all[] = { child->current, child->replacement, child->old };
 
-	for (int i = 0; i < CHILD_PROCESSES_MAX; i++)
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i] != NULL && !incarnation_is_reaped(all[i]) && incarnation_pid(all[i]) == pid)
 			return all[i];
 	return NULL;
@@ -765,18 +765,6 @@ pid_t
 child_pid(const struct child *child)
 {
 	return child->current == NULL || incarnation_is_reaped(child->current) ? 0 : incarnation_pid(child->current);
-}
-
-int
-child_pids(const struct child *child, pid_t *pids)
-{
-	struct incarnation *const all[CHILD_PROCESSES_MAX] = { child->current, child->replacement, child->old };
-	int count = 0;
-
-	for (int i = 0; i < CHILD_PROCESSES_MAX; i++)
-		if (all[i] != NULL && !incarnation_is_reaped(all[i]))
-			pids[count++] = incarnation_pid(all[i]);
-	return count;
 }
 
 const struct restart *

@@ -17,10 +17,7 @@
 
 struct child;
 
-enum {
-	CHILD_SILENT_S = 2,	/* without a heartbeat, of which there is one a second */
-	CHILD_PROCESSES_MAX = 3,
-};
+enum { CHILD_SILENT_S = 2 };	/* without a heartbeat, of which there is one a second */
 
 /* What all children share; borrowed. */
 struct child_shared {
@@ -69,8 +66,6 @@ bool child_wishes(const struct child *child);
 
 int32_t child_number(const struct child *child);
 pid_t child_pid(const struct child *child);	/* of the process that has the logs; 0 when none runs */
-/* All its processes that have not been waited for, at most CHILD_PROCESSES_MAX: that one first. Returns their number. */
-int child_pids(const struct child *child, pid_t *pids);
 const struct restart *child_restart(const struct child *child);
 const struct replace *child_replacement(const struct child *child);
 /* Restarts by reason so far, RESTART_REASON_COUNT of them. */

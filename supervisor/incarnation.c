@@ -703,12 +703,6 @@ incarnation_draining(const struct incarnation *incarnation)
 }
 
 bool
-incarnation_released(const struct incarnation *incarnation)
-{
-	return incarnation->released;
-}
-
-bool
 incarnation_behind(const struct incarnation *incarnation)
 {
 	return channel_queued(incarnation->channel) > 0;

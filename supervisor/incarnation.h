@@ -84,7 +84,6 @@ bool incarnation_prepared(const struct incarnation *incarnation);
 bool incarnation_started(const struct incarnation *incarnation);	/* was told START */
 bool incarnation_served(const struct incarnation *incarnation);
 bool incarnation_draining(const struct incarnation *incarnation);	/* was told DRAIN */
-bool incarnation_released(const struct incarnation *incarnation);
 bool incarnation_behind(const struct incarnation *incarnation);		/* messages wait because it does not read */
 /* What it was told of drain_timeout; the settings' generation. Before it was told anything: what it would be told now. */
 int64_t incarnation_drain_timeout_ms(const struct incarnation *incarnation);
