@@ -31,7 +31,7 @@ struct incarnation {
 	bool reaped;			/* waitpid has reported its death */
 	int wait_status;		/* once reaped */
 	int blame;			/* enum restart_reason why it is to be killed; -1 */
-	bool said_hello, prepared, started, served, draining, released;	/* see incarnation.h */
+	bool said_hello, prepared, started, served, draining, released;	/* has it said or been told so? */
 	bool wishes;
 	bool stopping;			/* it was told STOP, and nothing more can be sent to it */
 
@@ -385,6 +385,13 @@ receive(const struct incarnation *incarnation, struct channel *channel, struct c
 	return channel_receive(channel, message);
 }
 
+static void
+tell_lost(const struct incarnation *incarnation)
+{
+	log_warning("worker %d: a client's connection that it gave back or had not taken yet was lost: no descriptors were free; "
+	    "raise RLIMIT_NOFILE", (int)incarnation->number);
+}
+
 /*
  * One message of our end. Returns false when there is nothing more for now: the worker has to say something first, or
  * a timer has been set.
@@ -403,8 +410,7 @@ receive_one(struct incarnation *incarnation)
 		return true;
 	case CHANNEL_LOST:
 		incarnation->returned++;
-		log_warning("worker %d: a client's connection that it gave back was lost: no descriptors were free; raise "
-		    "RLIMIT_NOFILE", (int)incarnation->number);
+		tell_lost(incarnation);
 		return true;
 	case CHANNEL_NO_ROOM:
 		event_del(incarnation->readable);
@@ -558,14 +564,19 @@ take_back_unread(struct incarnation *incarnation)
 
 	if (incarnation->unread == NULL)
 		incarnation->unread = channel_new(incarnation->far_end);
-	if (incarnation->unread == NULL)
-		return true;	/* no memory: they are lost */
+	if (incarnation->unread == NULL) {
+		log_error("worker %d: no memory to take back the connections that it had not taken yet: they are closed",
+		    (int)incarnation->number);
+		return true;
+	}
 	for (;;) {
 		switch (receive(incarnation, incarnation->unread, &message)) {
 		case CHANNEL_MESSAGE:
 			take_back(incarnation, &message);
 			continue;
 		case CHANNEL_LOST:
+			tell_lost(incarnation);
+			continue;
 		case CHANNEL_MALFORMED:
 			continue;
 		case CHANNEL_NO_ROOM:
