@@ -730,6 +730,29 @@ START_TEST(D03_pipelined_producers_and_newcomers_do_not_notice)
 }
 END_TEST
 
+/* ---- many connections --------------------------------------------------------------------------------------- */
+
+/*
+ * Room for as many descriptors as come at once when a crowd changes workers is there before: a worker has threads, and while
+ * its kernel makes room, it stands still.
+ */
+START_TEST(D03_the_replacement_has_room_for_a_crowd)
+{
+	char path[64], *status;
+	const char *size;
+
+	start(NULL, NULL);
+	replace(owner());
+	snprintf(path, sizeof path, "/proc/%d/status", (int)owner());
+	status = procs_read_file(path, NULL);
+	size = strstr(status, "FDSize:");
+	ck_assert_ptr_nonnull(size);
+	ck_assert_int_ge(atoi(size + strlen("FDSize:")), 1024);
+	free(status);
+	stop();
+}
+END_TEST
+
 /* ---- what is not forced -------------------------------------------------------------------------------------- */
 
 /* The new one takes over the duty to force it, and everything counts on. */
@@ -784,6 +807,7 @@ suite(void)
 	TCase *tc = tcase_create("file"), *mapped = tcase_create("mapped");
 
 	add_tests(tc);
+	tcase_add_test(tc, D03_the_replacement_has_room_for_a_crowd);
 	/* It takes its time, and knows nothing of files. */
 	tcase_add_test(tc, D03_half_a_frame_behind_a_slow_answer_is_not_overdue);
 	tcase_add_test(tc, D03_what_the_supervisor_does_not_take_is_cut_at_drain_timeout);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,7 +30,11 @@
 #include "worker/retain.h"
 #include "worker/worker.h"
 
-enum { HEARTBEAT_S = 1, STOP_LOOK_MS = 2 };
+enum {
+	HEARTBEAT_S = 1,
+	STOP_LOOK_MS = 2,
+	DESCRIPTORS = 16384,	/* that the kernel's table has room for at once: in 128 KiB */
+};
 
 /* A timer that goes off when the earliest of many deadlines is reached. */
 struct deadline {
@@ -387,11 +392,29 @@ sign_lock(const struct worker *worker)
 		log_warning("cannot write the lock file: %s; another supervisor could not name this process", strerror(errno));
 }
 
+/*
+ * The kernel's table of descriptors starts small and doubles. In a process with threads each time takes ten milliseconds and
+ * more, since the kernel waits until no thread can be looking into the old one (RCU): a thousand connections to be taken over
+ * from another worker would wait for five of those. So it is made large while there is one thread; it never shrinks.
+ */
+static void
+enlarge_descriptor_table(void)
+{
+	struct rlimit limit;
+	int fd = -1;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+		fd = fcntl(MESSAGE_CHANNEL_FD, F_DUPFD_CLOEXEC, (int)(limit.rlim_cur < DESCRIPTORS ? limit.rlim_cur : DESCRIPTORS) - 1);
+	if (fd >= 0)
+		close(fd);
+}
+
 static void
 set_up(struct process *p)
 {
 	struct worker *worker = &p->worker;
 
+	enlarge_descriptor_table();
 	p->channel = channel_new(MESSAGE_CHANNEL_FD);
 	if (p->channel == NULL)
 		log_fatal(1, "no memory");
