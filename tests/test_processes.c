@@ -27,6 +27,8 @@
 #include "procs.h"
 #include "wire.h"
 
+enum { LATE_MS = 30000 };	/* what does not come by then does not come */
+
 static struct broker broker;
 
 static int
@@ -781,7 +783,6 @@ has_just_beaten(void *unused)
 static int64_t
 ms_until_next(int signal, const char *line, int count)
 {
-	enum { LATE_MS = 30000 };
 	pid_t pid = wait_back("t", 0, 0);
 	int64_t begin_ms = wire_now_ms(), took_ms;
 
@@ -852,7 +853,7 @@ expect_health(int status, const char *begins)
 /* The group's processes die for want of memory until there is some; the other group's process, which lives, serves. */
 START_TEST(D05_a_worker_that_gets_no_memory)
 {
-	enum { LATE_MS = 30000, ROOM_BYTES = 1024 * 1024 };	/* for the supervisor's own pages; a worker needs much more */
+	enum { ROOM_BYTES = 1024 * 1024 };	/* for the supervisor's own pages; a worker needs much more */
 	struct rlimit before, little;
 	int32_t here, there;
 	int resident, fd;
@@ -938,18 +939,45 @@ expect_refused(struct broker *second, const char *named)
 	ck_assert_int_eq(broker_count_log(second, named), 1);
 }
 
+enum { SLOW_RECORDS = 8, SLOW_RECORD_BYTES = 1024 * 1024 };
+
+/* A reader to whom a large answer is being sent, of which it takes nothing yet. */
+static int
+begin_slow_answer(void)
+{
+	static char payload[SLOW_RECORD_BYTES];
+	struct wire_bytes request = { 0 };
+	struct pollfd readable = { .fd = wire_connect_unix(broker.unix_path), .events = POLLIN };
+
+	for (int i = 0; i < SLOW_RECORDS; i++)
+		ck_assert_int_eq(wire_produce_one(readable.fd, "t", 0, WIRE_WRITTEN, payload, sizeof payload, NULL), 0);
+	wire_put_fetch(&request, 7, "t", 0, 0, SLOW_RECORDS * SLOW_RECORD_BYTES, 0, 0);
+	ck_assert_int_eq(wire_send(readable.fd, request.data, request.length), 0);
+	ck_assert_int_eq(poll(&readable, 1, LATE_MS), 1);
+	wire_bytes_free(&request);
+	return readable.fd;
+}
+
+static void
+end_slow_answer(int slow)
+{
+	struct wire_answer answer;
+
+	ck_assert_int_eq(wire_read_answer(slow, &answer, LATE_MS), 0);
+	ck_assert_int_eq(answer.error, 0);
+	ck_assert_uint_gt(answer.body_length, (SLOW_RECORDS - 1) * SLOW_RECORD_BYTES);
+	wire_answer_free(&answer);
+	ck_assert(wire_ended_orderly(slow, LATE_MS));
+	close(slow);
+}
+
 /*
  * In the middle of a planned restart: the old process still owes a slow reader its answer, the new one has the logs and
  * does not run at the moment. Neither hides the other.
  */
 START_TEST(D06_supervisor_killed_while_a_replaced_worker_finishes)
 {
-	enum { RECORDS = 8, RECORD_BYTES = 1024 * 1024, LATE_MS = 30000 };
-	static char payload[RECORD_BYTES];
 	struct broker_config config = { .topics = "t = 1\n", .broker = "drain_timeout = 2min\n" };
-	struct wire_bytes request = { 0 };
-	struct wire_answer answer;
-	struct pollfd readable = { .events = POLLIN };
 	struct broker second;
 	char named[96];
 	pid_t old, pids[3];
@@ -958,12 +986,7 @@ START_TEST(D06_supervisor_killed_while_a_replaced_worker_finishes)
 	broker_start(&broker, &config);
 	broker.workers_may_die = true;
 	old = broker.workers[0];
-	slow = readable.fd = wire_connect_unix(broker.unix_path);
-	for (int i = 0; i < RECORDS; i++)
-		ck_assert_int_eq(wire_produce_one(slow, "t", 0, WIRE_WRITTEN, payload, sizeof payload, NULL), 0);
-	wire_put_fetch(&request, 7, "t", 0, 0, RECORDS * RECORD_BYTES, 0, 0);
-	ck_assert_int_eq(wire_send(slow, request.data, request.length), 0);
-	ck_assert_int_eq(poll(&readable, 1, LATE_MS), 1);
+	slow = begin_slow_answer();
 	kill(old, SIGTERM);
 	ck_assert(broker_wait_metric(&broker, "logbroker_worker_restarts_total", "reason=\"requested\"", 1, LATE_MS));
 	fd = connect_tcp();
@@ -981,21 +1004,15 @@ START_TEST(D06_supervisor_killed_while_a_replaced_worker_finishes)
 	ck_assert(broker_wait_gone(pids[0], LATE_MS));
 	snprintf(named, sizeof named, "pid %d worker 0 still running", (int)old);
 	expect_refused(&second, named);
-	ck_assert_int_eq(wire_read_answer(slow, &answer, LATE_MS), 0);
-	ck_assert_int_eq(answer.error, 0);
-	ck_assert_uint_gt(answer.body_length, (RECORDS - 1) * RECORD_BYTES);
-	wire_answer_free(&answer);
-	ck_assert(wire_ended_orderly(slow, LATE_MS));
+	end_slow_answer(slow);
 	ck_assert(broker_wait_gone(old, LATE_MS));
 	ck_assert_int_eq(broker_wait_exit(&broker, LATE_MS), 128 + SIGKILL);
-	close(slow);
 	close(fd);
 	broker_end(&broker);
 	broker_restart(&second, NULL);
 	fd = wire_connect_tcp(second.port);
-	expect_record(fd, "t", 0, RECORDS, "new");
+	expect_record(fd, "t", 0, SLOW_RECORDS, "new");
 	close(fd);
-	wire_bytes_free(&request);
 	broker_stop(&second);
 	broker_end(&second);
 }
@@ -1004,7 +1021,6 @@ END_TEST
 /* While the old process forces its logs for the new one: it answers, and stops in order, and the new one goes with nothing done. */
 START_TEST(D06_supervisor_killed_during_a_drain)
 {
-	enum { LATE_MS = 30000 };
 	struct broker_config config = { .topics = "t = 1\n", .broker = "log_level = debug\n" };
 	struct wire_bytes request = { 0 };
 	pid_t pids[3];
@@ -1036,6 +1052,43 @@ START_TEST(D06_supervisor_killed_during_a_drain)
 	ck_assert_int_eq(broker_count_log(&broker, "is recovered"), 0);
 	close(fd);
 	finish();
+}
+END_TEST
+
+/* Whether another process has taken them over nobody knows: what was not forced when it released its logs, it forces. */
+START_TEST(D06_supervisor_killed_behind_a_release)
+{
+	struct broker_config config = { .topics = "t = 1\n", .broker = "drain_timeout = 2min\nlog_level = debug\n",
+		.log = "flush_interval = off\n" };
+	struct procs_tracer tracer;
+	pid_t old;
+	int slow, fd;
+
+	if (!procs_may_trace()) {
+		procs_skipped("D06_supervisor_killed_behind_a_release", "no strace that may attach here");
+		return;
+	}
+	procs_traced_to_the_end();
+	procs_start_with_badsync(&broker, &config);
+	broker.workers_may_die = true;
+	old = broker.workers[0];
+	slow = begin_slow_answer();
+	fd = connect_tcp();
+	procs_let_barriers(&broker, "hold");
+	kill(old, SIGTERM);
+	ck_assert(broker_wait_log(&broker, "draining: a replacement is ready", LATE_MS));
+	produce(fd, "t", 0, WIRE_WRITTEN, "behind what is being forced");
+	procs_let_barriers(&broker, "work");
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_restarts_total", "reason=\"requested\"", 1, LATE_MS));
+	procs_trace(&tracer, &broker, old, "-e trace=fdatasync,fsync");
+	kill(broker.pid, SIGKILL);
+	end_slow_answer(slow);
+	ck_assert(broker_wait_gone(old, LATE_MS));
+	ck_assert_int_eq(waitpid(tracer.pid, NULL, 0), tracer.pid);
+	ck_assert_msg(procs_count_lines(tracer.path, "sync(", "= 0") > 0, "nothing has been forced");
+	ck_assert_int_eq(broker_wait_exit(&broker, LATE_MS), 128 + SIGKILL);
+	close(fd);
+	broker_end(&broker);
 }
 END_TEST
 
@@ -1978,6 +2031,7 @@ suite(void)
 	tcase_add_test(tc, D06_supervisor_killed_second_refused_until_workers_are_gone);
 	tcase_add_test(tc, D06_supervisor_killed_while_a_replaced_worker_finishes);
 	tcase_add_test(tc, D06_supervisor_killed_during_a_drain);
+	tcase_add_test(tc, D06_supervisor_killed_behind_a_release);
 	tcase_add_test(tc, D06_supervisor_killed_workers_answer_and_force);
 	tcase_add_test(tc, D06_start_after_everything_was_killed);
 	tcase_add_test(tc, D07_stop_answers_what_is_executed_and_held);
