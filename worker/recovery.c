@@ -1,7 +1,8 @@
 /*
  * Recovery of a partition's log, see recovery.h. The order:
  *
- *   look      the last segment that holds anything is scanned; format, empty segments and watermark are judged
+ *   look      the last segment that holds anything is scanned; format, empty segments and watermark are judged; where the
+ *             disk does not let itself be read, as the cache shows it, for readers only
  *   try       after a failed force: a new file is written, forced and removed
  *   forget    an index that does not fit is removed, and that is forced
  *   cut       what stands behind the end is copied aside and that is forced; then the file is cut and forced
@@ -467,6 +468,27 @@ look(struct recovery *r, struct tail *tail)
 }
 
 /*
+ * The disk could not be read: it may do no more than tell, once and to whoever reads first, of what it has lost. What is
+ * known to be forced the cache shows as it is, so that can be read meanwhile; nothing else comes of this.
+ */
+static void
+look_for_readers(struct recovery *r)
+{
+	struct partition_known cached = *r->known;
+	char why[PARTITION_WHY_BYTES];
+	struct recovery again = *r;
+	struct tail tail = { .segment = NULL };
+
+	cached.from_disk = false;
+	cached.failed = false;
+	again.known = &cached;
+	again.why = why;
+	look(&again, &tail);
+	close_tail(&tail);
+	r->active = again.active;
+}
+
+/*
  * The file is as the living process before this one has left it, so the log ends where that has told. Where it does not, one of
  * the two is wrong about it, or both write here.
  */
@@ -863,7 +885,7 @@ change(struct recovery *r, const struct tail *tail)
 	return r->as_left ? 0 : force_all(r);
 }
 
-/* What has been found, before or while changing it failed, holds all that is known to be forced. */
+/* What has been found, before or while changing it failed, or by the cache alone, holds all that is known to be forced. */
 static bool
 may_be_read(const struct recovery *r)
 {
@@ -885,6 +907,8 @@ recovery_run(struct recovery *recovery)
 	recovery->failed = false;
 	if (look(recovery, &tail) == 0 && check_released(recovery) == 0)
 		done = change(recovery, &tail);
+	else if (recovery->failed && recovery->known->published_end >= 0)
+		look_for_readers(recovery);
 	close_tail(&tail);
 	if (done == 0) {
 		date_active(recovery);
