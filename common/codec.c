@@ -8,24 +8,6 @@
 enum { METADATA_HEAD_BYTES = 4 + 6 + 4 };
 
 static bool
-is_name_character(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	    c == '.' || c == '_' || c == '-';
-}
-
-bool
-codec_topic_name_valid(const char *name, size_t length)
-{
-	if (length < 1 || length > CODEC_TOPIC_NAME_MAX)
-		return false;
-	for (size_t i = 0; i < length; i++)
-		if (!is_name_character(name[i]))
-			return false;
-	return !(name[0] == '.' && (length == 1 || (length == 2 && name[1] == '.')));
-}
-
-static bool
 version_supported(int16_t api_key, int16_t api_version)
 {
 	switch (api_key) {
@@ -285,15 +267,4 @@ codec_put_metadata_partition(uint8_t *to, int16_t version, int32_t partition, in
 	to = bytes_put_i64(to, log_start);
 	to = bytes_put_i64(to, high_watermark);
 	return version >= 2 ? bytes_put_i32(to, group) : to;
-}
-
-const char *
-codec_error_name(int code)
-{
-	static const char *const names[CODEC_ERROR_COUNT] = {
-		"NONE", "UNKNOWN_TOPIC_OR_PARTITION", "OFFSET_OUT_OF_RANGE", "RECORD_TOO_LARGE",
-		"UNSUPPORTED_VERSION", "CORRUPT_REQUEST", "STORAGE_FAILURE",
-	};
-
-	return code >= 0 && code < CODEC_ERROR_COUNT ? names[code] : "UNKNOWN_ERROR";
 }

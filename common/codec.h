@@ -107,9 +107,6 @@ struct codec_request {
 	const uint8_t *names;		/* METADATA: what codec_next_name reads next */
 };
 
-/* 1 to 249 characters out of A-Z a-z 0-9 . _ - and neither "." nor "..". */
-bool codec_topic_name_valid(const char *name, size_t length);
-
 /*
  * Reads a whole frame of `bytes` bytes. Returns CODEC_NONE, CODEC_UNSUPPORTED_VERSION or CODEC_CORRUPT_REQUEST;
  * correlation_id and silent are right in every case, the rest only with CODEC_NONE. Views point into the frame.
@@ -153,7 +150,33 @@ uint8_t *codec_put_metadata_topic(uint8_t *to, int16_t version, const char *name
 uint8_t *codec_put_metadata_partition(uint8_t *to, int16_t version, int32_t partition, int64_t log_start,
     int64_t high_watermark, int32_t group);
 
+/* ---- What both ends of the wire know. It stands here whole: the client library links none of the above. ---- */
+
+/* 1 to 249 characters out of A-Z a-z 0-9 . _ - and neither "." nor "..". */
+static inline bool
+codec_topic_name_valid(const char *name, size_t length)
+{
+	if (length < 1 || length > CODEC_TOPIC_NAME_MAX)
+		return false;
+	for (size_t i = 0; i < length; i++) {
+		char c = name[i];
+
+		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-'))
+			return false;
+	}
+	return !(name[0] == '.' && (length == 1 || (length == 2 && name[1] == '.')));
+}
+
 /* "CORRUPT_REQUEST"; a number from the future gives "UNKNOWN_ERROR". */
-const char *codec_error_name(int code);
+static inline const char *
+codec_error_name(int code)
+{
+	static const char *const names[CODEC_ERROR_COUNT] = {
+		"NONE", "UNKNOWN_TOPIC_OR_PARTITION", "OFFSET_OUT_OF_RANGE", "RECORD_TOO_LARGE",
+		"UNSUPPORTED_VERSION", "CORRUPT_REQUEST", "STORAGE_FAILURE",
+	};
+
+	return code >= 0 && code < CODEC_ERROR_COUNT ? names[code] : "UNKNOWN_ERROR";
+}
 
 #endif

@@ -19,30 +19,14 @@ enum {
 	METADATA_VERSION_MAX = 2,
 };
 
+_Static_assert((int)LB_TOPIC_NAME_MAX == (int)CODEC_TOPIC_NAME_MAX, "the longest name of a topic");
+
 /* ---- names and keys ---- */
-
-static bool
-is_name_character(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-}
-
-static bool
-name_valid(const char *name, size_t bytes)
-{
-	if (bytes < 1 || bytes > LB_TOPIC_NAME_MAX)
-		return false;
-	for (size_t i = 0; i < bytes; i++) {
-		if (!is_name_character(name[i]))
-			return false;
-	}
-	return !(name[0] == '.' && (bytes == 1 || (bytes == 2 && name[1] == '.')));
-}
 
 bool
 lb_topic_name_valid(const char *topic)
 {
-	return topic != NULL && name_valid(topic, strnlen(topic, LB_TOPIC_NAME_MAX + 1));
+	return topic != NULL && codec_topic_name_valid(topic, strnlen(topic, LB_TOPIC_NAME_MAX + 1));
 }
 
 int32_t
@@ -334,7 +318,7 @@ name_follows(const struct name_view *name, const struct name_view *previous)
 static bool
 check_topic_head(const struct topic_head *head, size_t left_bytes, int16_t version, const struct name_view *previous)
 {
-	return name_valid(head->name.bytes, head->name.length) && name_follows(&head->name, previous) &&
+	return codec_topic_name_valid(head->name.bytes, head->name.length) && name_follows(&head->name, previous) &&
 	    (head->record_format == LB_PLAIN || head->record_format == LB_CRC32C) &&
 	    head->partition_count >= 1 && (size_t)head->partition_count <= left_bytes / partition_bytes(version);
 }

@@ -7,17 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/codec.h"
+
+/* The library's own; those of the wire are in common/codec.h. */
 static const struct {
 	int code;
 	const char *name;
 } names[] = {
 	{ LB_OK, "OK" },
-	{ LB_UNKNOWN_TOPIC_OR_PARTITION, "UNKNOWN_TOPIC_OR_PARTITION" },
-	{ LB_OFFSET_OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE" },
-	{ LB_RECORD_TOO_LARGE, "RECORD_TOO_LARGE" },
-	{ LB_UNSUPPORTED_VERSION, "UNSUPPORTED_VERSION" },
-	{ LB_CORRUPT_REQUEST, "CORRUPT_REQUEST" },
-	{ LB_STORAGE_FAILURE, "STORAGE_FAILURE" },
 	{ LB_CANNOT_CONNECT, "CANNOT_CONNECT" },
 	{ LB_LOST, "LOST" },
 	{ LB_OUTCOME_UNKNOWN, "OUTCOME_UNKNOWN" },
@@ -46,7 +43,7 @@ lb_code_name(int code)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (names[i].code == code)
 			return names[i].name;
-	return "UNKNOWN_ERROR";
+	return codec_error_name(code);
 }
 
 enum lb_code
