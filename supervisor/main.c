@@ -78,7 +78,6 @@ struct broker {
 	struct http *servers[SERVERS_MAX];
 	int server_count;
 	bool stopping, failed;
-	bool asked_early;	/* to reload, before the broker was ready */
 };
 
 /* ---- set-up, step by step; each returns 0, or the exit status after an error line ---- */
@@ -381,8 +380,7 @@ on_ready(void *context)
 	if (listener_start(broker->listener) == 0) {
 		print_ready(broker);
 		notify_ready(&broker->notify);
-		if (broker->asked_early)
-			reloading_ask(broker->reloading);
+		reloading_orders_idle(broker->reloading);
 		service_look(broker->service);
 		return;
 	}
@@ -415,7 +413,6 @@ on_terminate(evutil_socket_t number, short what, void *context)
 	stop(broker);
 }
 
-/* Workers that are on their way up cannot be replaced: a reload waits for them. */
 static void
 on_hangup(evutil_socket_t number, short what, void *context)
 {
@@ -423,9 +420,7 @@ on_hangup(evutil_socket_t number, short what, void *context)
 
 	(void)number;
 	(void)what;
-	if (!crew_ready(broker->crew))
-		broker->asked_early = true;
-	else if (!broker->stopping)
+	if (!broker->stopping)
 		reloading_ask(broker->reloading);
 }
 

@@ -192,6 +192,6 @@ reloading_orders_idle(struct reloading *reloading)
 {
 	if (!reloading->asked || is_busy(reloading))
 		return;
-	if (reloading_start(reloading, NULL, NULL) != 0 && errno != ESHUTDOWN)
+	if (reloading_start(reloading, NULL, NULL) != 0 && errno != ESHUTDOWN && errno != EINPROGRESS)
 		log_error("reload: cannot begin: %s", strerror(errno));
 }

@@ -39,9 +39,12 @@ void reloading_free(struct reloading *reloading);
  */
 int reloading_start(struct reloading *reloading, reloading_done *done, void *context);
 
-/* As by SIGHUP: begins, or when an order is under way is one more run behind it, however often it is asked meanwhile. */
+/*
+ * As by SIGHUP: begins; or when an order is under way is one more run behind it, however often it is asked meanwhile; or waits
+ * until the broker is ready.
+ */
 void reloading_ask(struct reloading *reloading);
-/* No order is under way now: what has been asked meanwhile begins. */
+/* No order is under way now, or the broker is ready: what has been asked meanwhile begins. */
 void reloading_orders_idle(struct reloading *reloading);
 
 #endif

@@ -296,11 +296,14 @@ START_TEST(bug_H7_a_reload_that_fails_is_told)
 }
 END_TEST
 
-/* Over the control socket, which answers before the broker is ready: it says so, and nobody takes its end for readiness. */
+/*
+ * Over the control socket, which answers before the broker is ready: it says so, and nobody takes its end for readiness. By
+ * a signal it waits until then.
+ */
 START_TEST(bug_H7_a_reload_is_no_readiness)
 {
 	static const char request[] = "POST /reload HTTP/1.0\r\n\r\n";
-	char answer[1024] = "";
+	char answer[1024] = "", command[BROKER_PATH_BYTES + 128];
 	struct procs_gate gate;
 	size_t length = 0;
 	int ready, fd;
@@ -312,6 +315,9 @@ START_TEST(bug_H7_a_reload_is_no_readiness)
 	manager_open("path");
 	launch((const char *const[]){ manager.variable, NULL });
 	manager_wait("STATUS=starting: 0 of 2 workers serving", 0);
+	snprintf(command, sizeof command, "sed -i '1a max_fetch_wait = 7s' '%s/broker.ini'", broker.directory);
+	ck_assert_int_eq(system(command), 0);
+	kill(broker.child, SIGHUP);
 	fd = wire_connect_unix(broker.control_path);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(wire_send(fd, request, strlen(request)), 0);
@@ -323,7 +329,9 @@ START_TEST(bug_H7_a_reload_is_no_readiness)
 	ready = manager_wait("READY=1", 0);
 	broker_wait_ready(&broker);
 	ck_assert_int_eq(manager_count("RELOADING=1", 0, ready), 0);
-	broker.workers_may_die = true;	/* on a slow machine they have waited at the gate for too long */
+	manager_wait("READY=1", manager_wait("RELOADING=1", ready + 1) + 1);
+	ck_assert(broker_wait_log(&broker, "reload: max_fetch_wait: 1min -> 7s (applied by restarting the workers)", SOON_MS));
+	broker.workers_may_die = true;
 	finish();
 	manager_close();
 }
