@@ -1,8 +1,9 @@
 /*
  * A disk that promises more than it has: ext4 on a loop device whose image lies, with holes, in a small tmpfs. Its own
- * structures are there in full, so that nothing but what files hold can fail: a block that needs a hole filled when the
- * tmpfs is full is lost, the force that wrote it fails, and the next one succeeds. For root only. The mounts are in a name
- * space of the test's process, the loop device is let go of with them: whatever happens to the test, nothing is left.
+ * structures are there in full, with spare blocks for those that grow, so that nothing but what files hold can fail: a
+ * block that needs a hole filled when the tmpfs is full is lost, the force that wrote it fails, and the next one succeeds.
+ * For root only. The mounts are in a name space of the test's process, the loop device is let go of with them: whatever
+ * happens to the test, nothing is left.
  *
  * A loop device takes a write of which only the first blocks fitted for done (Linux 6.18): a force that should have failed
  * succeeds then, and blocks are missing. So this one, which has a number that nobody else uses, is given one block at a
@@ -29,7 +30,7 @@ bool device_begin(struct device *device, const char *directory, const char *path
 
 enum { DEVICE_BLOCK_BYTES = 4096 };
 
-/* From now on no block can be written that has not been written before; and again as many as there are. */
+/* From now on no block can be written but by the file that has written it before; and again as many as there are. */
 void device_fill(const struct device *device);
 void device_make_room(const struct device *device);
 
