@@ -88,9 +88,9 @@ say_refusal(struct produce *produce)
 
 	if (refusal->code != LB_OK)
 		tool_say("%s: topic %s partition %d: %" PRId64 " records refused, input records %" PRId64 " to %" PRId64
-		    "; the largest is record %" PRId64 " with %zu bytes", lb_code_name(refusal->code), produce->topic_name,
+		    "; the largest is record %" PRId64 " with %zu bytes%s", lb_code_name(refusal->code), produce->topic_name,
 		    refusal->partition, refusal->count, refusal->first, refusal->last, refusal->largest_number,
-		    refusal->largest);
+		    refusal->largest, refusal->code == LB_STORAGE_FAILURE ? "; the broker's log says why" : "");
 	produce->refusal.code = LB_OK;
 }
 

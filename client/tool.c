@@ -67,7 +67,7 @@ tool_failed(const struct lb_error *error)
 
 	tool_say("%s%s%s", error->text, named ? "" : ": ", named ? "" : lb_code_name(error->code));
 	if (error->code == LB_STORAGE_FAILURE)
-		tool_say("a partition%s cannot be opened, read or written; the broker's log and its page /healthz name it",
+		tool_say("a partition%s cannot be opened, read or written; the broker's log names it and says why",
 		    error->topic[0] != '\0' ? " of it" : "");
 	return tool_exit_code(error->code);
 }

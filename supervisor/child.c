@@ -573,7 +573,7 @@ bury_replacement(struct child *child)
 
 	child->replacement = NULL;
 	describe_death(incarnation_wait_status(dead), death);
-	snprintf(why, sizeof(why), "its replacement %s before it was used", death);
+	snprintf(why, sizeof(why), "its replacement %s before it was used (what it said is in the log)", death);
 	if (child->replace.state == REPLACE_DRAINING)
 		log_warning("worker %d: %s (was pid %ld); another one follows when the logs are released", (int)child->number,
 		    why, (long)incarnation_pid(dead));

@@ -88,8 +88,8 @@ on_restarted(void *context, const struct orders_step *steps, int32_t count, bool
 
 	(void)count;
 	if (ok) {
-		fprintf(reloading->report, "worker %d: restarted with the new settings, its clients waited %lld ms\n",
-		    (int)steps->worker, (long long)(steps->pause_ns / CLOCK_NS_PER_MS));
+		fprintf(reloading->report, "worker %d: restarted with the new settings, its clients waited %.1f ms\n",
+		    (int)steps->worker, (double)steps->pause_ns / CLOCK_NS_PER_MS);
 		log_report(reloading, false);
 	} else {
 		fail_worker(reloading, steps->worker, steps->why);

@@ -355,7 +355,7 @@ START_TEST(ping_takes_a_refusal_for_a_sign_of_life)
 	fake.faults.metadata_error = WIRE_STORAGE_FAILURE;
 	good_run("ping", "");
 	ck_assert_ptr_nonnull(strstr(run.out, " ms, METADATA answered with STORAGE_FAILURE\n"));
-	expect_said("the broker's log and its page /healthz name it");
+	expect_said("the broker's log names it and says why");
 	fake_stop(&fake);
 }
 END_TEST
@@ -369,7 +369,7 @@ START_TEST(exit_3_metadata_refused_says_where_to_look)
 	run_tool(&run, fake.address, need_metadata[_i], "x\n", 2);
 	expect_code(3);
 	expect_said("STORAGE_FAILURE");
-	expect_said("the broker's log and its page /healthz name it");
+	expect_said("the broker's log names it and says why");
 	expect_out("");
 	fake_stop(&fake);
 }
@@ -673,6 +673,7 @@ START_TEST(exit_3_produce_refusal_names_error_topic_partition_and_records)
 	run_tool(&run, fake.address, "produce -p 1 --batch-records 2 t", "a\nb\ncc\nd\n", 9);
 	expect_code(3);
 	expect_said("STORAGE_FAILURE: topic t partition 1: 2 records refused, input records 3 to 4");
+	expect_said(" bytes; the broker's log says why\n");
 	expect_said("record 3 with 2 bytes");
 	expect_said("2 records acknowledged, 2 refused");
 	ck_assert_int_eq(fake.partitions[1].end, 2);
