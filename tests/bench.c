@@ -4,6 +4,7 @@
  * our codec.
  *
  *	bench produce|library|fetch|subscribe|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]
+ *	bench restart HOST:PORT TOPIC SECONDS COMMAND
  *
  * TOPIC has two partitions in one group ("[topic TOPIC]" with "group = 0") and record_format = crc32c; the second stays
  * empty, until replay writes to it.
@@ -20,6 +21,9 @@
  *	replay    P7: a producer of 1,000 records a second (open loop) and a reader that has caught up, in partition 1, while
  *	          others replay partition 0 (what produce has left there, in segments of which there should be several), 1 MiB
  *	          a request; whose files, all in DIRECTORY, are evicted ahead of them again and again, or are not
+ *	restart   P9: 1,000 connections with 10 requests a second each (open loop, 1 x 100 B, WRITTEN) to one worker; the longest
+ *	          that any of them waited in a second, in turn without a restart and with one, which COMMAND
+ *	          ("logbroker restart-worker 0") makes. What it is without is the machine's and the load's share
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -34,6 +38,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
@@ -54,6 +59,9 @@ enum {
 	HOT_PER_S = 1000,
 	HOT_SAMPLES_MAX = 600 * HOT_PER_S,
 	REPLAYERS = 4,
+	WAITERS = 1000,
+	WAITERS_PER_S = 10 * WAITERS,	/* requests of all of them */
+	ROUNDS_MAX = 1000,
 };
 
 static struct sockaddr_in address;
@@ -920,6 +928,115 @@ bench_replay(const char *directory)
 	}
 }
 
+/* ---- P9 ---- */
+
+/* Request n of all is the next one of connection n % WAITERS, and is due n / WAITERS_PER_S after the start. */
+struct waiters {
+	int epoll;
+	struct waiter {
+		int fd;
+		uint64_t answered;
+	} list[WAITERS];
+	uint64_t sent;
+	double start;
+	double longest;
+};
+
+static void
+connect_waiters(struct waiters *w)
+{
+	w->epoll = epoll_create1(EPOLL_CLOEXEC);
+	for (int i = 0; i < WAITERS; i++) {
+		struct epoll_event event = { .events = EPOLLIN, .data.ptr = &w->list[i] };
+
+		w->list[i].fd = dial();
+		if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->list[i].fd, &event) != 0)
+			die("epoll_ctl");
+	}
+	w->start = now();
+}
+
+static void
+take_answer(struct waiters *w, struct waiter *waiter)
+{
+	uint8_t answer[64];
+	uint64_t n = waiter->answered++ * WAITERS + (uint64_t)(waiter - w->list);
+	double wait;
+
+	read_answer(waiter->fd, answer, sizeof(answer));
+	wait = now() - w->start - (double)n / WAITERS_PER_S;
+	if (wait > w->longest)
+		w->longest = wait;
+}
+
+static void
+run_waiters(struct waiters *w, double until)
+{
+	uint8_t frame[512];
+	size_t size = produce_frame(frame, 1, 1, RECORD_BYTES);
+	struct epoll_event events[64];
+
+	while (now() < until) {
+		int count;
+
+		for (; w->start + (double)w->sent / WAITERS_PER_S <= now(); w->sent++)
+			send_all(w->list[w->sent % WAITERS].fd, frame, size);
+		count = epoll_wait(w->epoll, events, 64, 1);
+		for (int i = 0; i < count; i++)
+			take_answer(w, events[i].data.ptr);
+	}
+}
+
+/* Returns the longest wait of a second, or of as long as it takes, in which the command has run, in us. */
+static double
+longest_beside(struct waiters *w, const char *command)
+{
+	double began = now();
+	pid_t child, ended;
+	int status;
+
+	w->longest = 0;
+	run_waiters(w, began + 0.1);
+	child = fork();
+	if (child == 0) {
+		execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+		_exit(127);
+	}
+	run_waiters(w, began + 1);
+	while ((ended = waitpid(child, &status, WNOHANG)) == 0)
+		run_waiters(w, now() + 0.1);
+	if (ended < 0 || status != 0) {
+		fprintf(stderr, "bench: '%s' has failed\n", command);
+		exit(1);
+	}
+	return w->longest * 1e6;
+}
+
+static void
+print_longest(const char *what, struct latencies *l)
+{
+	printf("  %-20s longest wait of a second: median %6.1f, 9 of 10 below %6.1f, worst of %zu %6.1f ms\n", what,
+	    percentile(l, 0.5) / 1e3, percentile(l, 0.9) / 1e3, l->count, percentile(l, 1) / 1e3);
+}
+
+static void
+bench_restart(const char *command)
+{
+	static double us[2][ROUNDS_MAX];
+	static struct waiters waiters;
+	struct latencies without = { us[0], 0 }, with = { us[1], 0 };
+
+	printf("P9 1 record of 100 B, WRITTEN, %d connections, open loop, %d/s:\n", WAITERS, WAITERS_PER_S);
+	connect_waiters(&waiters);
+	longest_beside(&waiters, "true");
+	while (with.count * 2 < (size_t)seconds && with.count < ROUNDS_MAX) {
+		without.us[without.count++] = longest_beside(&waiters, "true");
+		with.us[with.count++] = longest_beside(&waiters, command);
+	}
+	print_longest("without a restart", &without);
+	print_longest("with one", &with);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -927,7 +1044,8 @@ main(int argc, char **argv)
 	const char *directory = argc > 5 ? argv[5] : ".";
 
 	if (argc < 4 || colon == NULL) {
-		fprintf(stderr, "usage: bench produce|library|fetch|subscribe|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]\n");
+		fprintf(stderr, "usage: bench produce|library|fetch|subscribe|forced|replay HOST:PORT TOPIC [SECONDS [DIRECTORY]]\n"
+		    "       bench restart HOST:PORT TOPIC SECONDS COMMAND\n");
 		return 64;
 	}
 	snprintf(broker_address, sizeof(broker_address), "%s", argv[2]);
@@ -952,6 +1070,8 @@ main(int argc, char **argv)
 		bench_forced(directory);
 	else if (strcmp(argv[1], "replay") == 0)
 		bench_replay(directory);
+	else if (strcmp(argv[1], "restart") == 0 && argc > 5)
+		bench_restart(argv[5]);
 	else
 		return 64;
 	return 0;
