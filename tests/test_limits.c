@@ -479,6 +479,51 @@ replace_config(int round)
 	ck_assert_int_eq(system(command), 0);
 }
 
+static void
+fill_segments(int count, size_t record_bytes)
+{
+	char *record = calloc(1, record_bytes);
+	int fd = connect_tcp();
+
+	ck_assert_ptr_nonnull(record);
+	for (int i = 0; i < count; i++)
+		ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_WRITTEN, record, record_bytes, NULL), 0);
+	free(record);
+	close(fd);
+}
+
+/* Those who read nothing of what they have asked for keep sealed segments open: never all descriptors of the worker. */
+START_TEST(bug_G1_readers_that_do_not_read_leave_descriptors)
+{
+	enum { READERS = 10, EACH = 12 };
+	struct wire_bytes requests = { 0 };
+	int fds[READERS], newcomer;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n", .workers = 1, .wrapper = "prlimit --nofile=96",
+	    .broker = "request_timeout = 10min\n", .log = "segment_bytes = 64KiB\n" });
+	fill_segments(READERS * EACH + 1, 60000);
+	for (int i = 0; i < READERS; i++) {
+		requests.length = 0;
+		for (int k = 0; k < EACH; k++)
+			wire_put_fetch(&requests, k, "t", 0, i * EACH + k, 1 << 20, 0, 0);
+		fds[i] = wire_connect_unix(broker.unix_path);
+		ck_assert_int_ge(fds[i], 0);
+		ck_assert_int_eq(wire_send(fds[i], requests.data, requests.length), 0);
+	}
+	wire_bytes_free(&requests);
+	/* All have been executed, and what does not go into the sockets stays where it is. */
+	ck_assert(broker_wait_metric(&broker, "logbroker_requests_total", "api=\"fetch\"", READERS * EACH, SOON_MS));
+	newcomer = connect_tcp();
+	ck_assert_int_eq(wire_high_watermark(newcomer, "t", 0), READERS * EACH + 1);
+	fill_segments(2, 60000);
+	ck_assert_int_le(broker_count_log(&broker, "cannot be opened: Too many open files"), 2);
+	for (int i = 0; i < READERS; i++)
+		close(fds[i]);
+	close(newcomer);
+	finish();
+}
+END_TEST
+
 /* Once a second under load, with something new for the workers each time: no connection is lost, and no record. */
 START_TEST(bug_H17_a_hangup_once_a_second)
 {
@@ -532,6 +577,7 @@ suite(void)
 	tcase_add_test(tc, bug_G1_a_limit_of_64_descriptors_at_the_start);
 	tcase_add_test(tc, bug_G1_two_hundred_connections_and_64_descriptors);
 	tcase_add_test(tc, bug_G1_the_system_is_out_of_files);
+	tcase_add_test(tc, bug_G1_readers_that_do_not_read_leave_descriptors);
 	tcase_add_test(tc, bug_G3_connections_are_kept_alive);
 	tcase_add_test(tc, bug_G3_a_link_that_is_cut);
 	tcase_add_test(tc, bug_H17_a_hangup_once_a_second);

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -19,7 +20,25 @@ enum {
 	LOAD_RETRY_NS = 100 * CLOCK_NS_PER_MS,
 	/* A log may have tens of thousands of segments; so many of the sealed ones stay open, the last read ones. */
 	LOADED_MAX = 16,
+	SHORTAGE_REPORT_S = 10,
 };
+
+/* ---- descriptors ---- */
+
+/*
+ * Readers that do not read what they have asked for keep segments open, and there can be many of both. So sealed segments
+ * take no more than the lower half of the table (the kernel gives out the lowest number that is free), those that a log
+ * may always have open the next quarter too: the rest is for connections, new segments and indexes.
+ */
+static bool
+leaves_room(int fd, bool within_max)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return true;
+	return (rlim_t)fd < (within_max ? limit.rlim_cur / 4 * 3 : limit.rlim_cur / 2);
+}
 
 /* ---- find ---- */
 
@@ -197,6 +216,7 @@ struct partition_load {
 	int64_t index_interval_bytes;
 	int64_t last_append_ms;
 	bool opens;		/* the segment is not open yet */
+	bool within_max;	/* it is one of the LOADED_MAX that may be open */
 	bool stores_nothing;
 	int64_t offset;		/* the record to be found: */
 	struct index_mark mark;		/* from here on, */
@@ -244,6 +264,7 @@ partition_load_begin(struct partition *p, int64_t offset)
 		return load;
 	}
 	load->opens = true;
+	load->within_max = p->loaded_count < LOADED_MAX;
 	load->base = sealed->base;
 	load->limit = next_base(p, sealed);
 	load->last_append_ms = sealed->last_append_ms;
@@ -263,6 +284,11 @@ open_segment(struct partition_load *load)
 
 	if (fd == -1)
 		return -1;
+	if (!leaves_room(fd, load->within_max)) {
+		close(fd);
+		errno = EMFILE;
+		return -1;
+	}
 	load->file_bytes = segment_file_bytes(fd);
 	if (load->file_bytes != -1)
 		load->segment = segment_new(fd, load->base, load->format, load->index_interval_bytes);
@@ -366,12 +392,19 @@ report_index(struct partition *p, const struct partition_load *load)
 	partition_note_cache(p, file, load->store_error);
 }
 
+/* What is short soon is not any more, and says nothing of this file: it is told once in a while for all of them. */
 static void
-report_unopened(const struct partition *p, struct sealed *sealed, int error)
+report_unopened(struct partition *p, struct sealed *sealed, int error)
 {
-	char file[SEGMENT_NAME_BYTES];
+	char file[SEGMENT_NAME_BYTES], more[LOG_MORE_BYTES];
 
 	segment_name(file, sealed->base);
+	if (error == EMFILE || error == ENFILE || error == ENOMEM) {
+		if (log_limit_pass(&p->shortage_limit, SHORTAGE_REPORT_S * (int64_t)CLOCK_NS_PER_S, more))
+			log_error("%s/%s: cannot be opened: %s; reading from it gives an error until it can%s", p->name, file,
+			    strerror(error), more);
+		return;
+	}
 	if (!sealed->reported)
 		log_error("%s/%s: cannot be opened: %s; reading from it gives an error until it can", p->name, file,
 		    strerror(error));

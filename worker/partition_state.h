@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/log.h"
 #include "worker/index_file.h"
 #include "worker/partition.h"
 #include "worker/segment.h"
@@ -66,6 +67,7 @@ struct partition {
 	int64_t stored_ns;		/* when a point was last stored or tried to be */
 	bool cache_reported;		/* a cache cannot be written */
 	bool active_reported;		/* damage in the active segment has been logged */
+	struct log_limit shortage_limit;	/* of lines on segments that cannot be opened */
 	bool failed;
 	int64_t failed_end;	/* the visible end when it failed: from the durable end up to it everything is broken */
 	bool uncut;		/* a failed write may have left bytes behind the end */
