@@ -35,6 +35,7 @@ struct child {
 	int64_t vacant_ns;			/* since when the logs have nobody who serves; 0 = somebody serves */
 	int64_t closed_before;			/* the board's connections_closed when the current process came */
 	int64_t old_closed;			/* connections that the old one had closed when it released the logs */
+	int64_t ended;				/* connections that ended with processes, on no board */
 	char why[WHY_BYTES];			/* the replacement cannot be; "" = no reason yet */
 	bool unclean;
 	int64_t restarts[RESTART_REASON_COUNT];
@@ -96,6 +97,24 @@ closed_of(const struct child *child, int64_t present)
 	if (closed < 0)
 		return 0;
 	return closed > present ? present : closed;
+}
+
+/* Connections that live in it or are on their way to it. There is one. */
+static int64_t
+with_current(const struct child *child)
+{
+	int64_t present = incarnation_connections(child->current);
+
+	return present - closed_of(child, present);
+}
+
+/* The same; how many of them have ended since it released the logs it tells nobody. */
+static int64_t
+with_old(const struct child *child)
+{
+	int64_t left = incarnation_connections(child->old) - child->old_closed;
+
+	return left > 0 ? left : 0;
 }
 
 static void
@@ -549,6 +568,7 @@ bury_current(struct child *child)
 	enum restart_action action = restart_step(&child->restart, RESTART_DIED, clock_now_ns());
 	char death[DEATH_BYTES];
 
+	child->ended += with_current(child);
 	child->current = NULL;
 	forget_ends(child);
 	board_clear_gauges(board_of(child));
@@ -588,6 +608,7 @@ bury_old(struct child *child)
 	struct incarnation *dead = child->old;
 	char death[DEATH_BYTES];
 
+	child->ended += with_old(child);
 	child->old = NULL;
 	evtimer_del(child->old_timer);
 	describe_death(incarnation_wait_status(dead), death);
@@ -849,14 +870,11 @@ child_give(struct child *child, const struct connection *connection)
 int64_t
 child_connections(const struct child *child)
 {
-	int64_t sum = 0;
+	return (child->current == NULL ? 0 : with_current(child)) + (child->old == NULL ? 0 : with_old(child));
+}
 
-	if (child->current != NULL) {
-		int64_t present = incarnation_connections(child->current);
-
-		sum += present - closed_of(child, present);
-	}
-	if (child->old != NULL && incarnation_connections(child->old) > child->old_closed)
-		sum += incarnation_connections(child->old) - child->old_closed;
-	return sum;
+int64_t
+child_connections_ended(const struct child *child)
+{
+	return child->ended;
 }

@@ -98,5 +98,7 @@ int child_give(struct child *child, const struct connection *connection);
 
 /* Connections that live in its processes or are on their way to them. */
 int64_t child_connections(const struct child *child);
+/* Those that have ended with one of its processes so far: cut by its death, or closed by it when the board was another's. */
+int64_t child_connections_ended(const struct child *child);
 
 #endif

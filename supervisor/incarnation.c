@@ -548,10 +548,12 @@ take_back(struct incarnation *incarnation, const struct channel_message *message
 	struct report_error error;
 
 	if (report_read(message, topics->group_count, topics->slot_counts[incarnation->number], &report, &error) == 0 &&
-	    report.kind == REPORT_CONNECTION)
+	    report.kind == REPORT_CONNECTION) {
+		incarnation->returned++;
 		incarnation->hooks->returned(incarnation->hooks->context, &report.connection);
-	else
+	} else {
 		close_descriptors(message);
+	}
 }
 
 /*

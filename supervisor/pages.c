@@ -97,6 +97,16 @@ sum(const struct pages_view *view, size_t offset)
 
 #define SUM(view, field) sum(view, offsetof(struct board_worker, field))
 
+static int64_t
+closed(const struct pages_view *view)
+{
+	int64_t total = SUM(view, connections_closed);
+
+	for (int32_t i = 0; i < view->topics->group_count; i++)
+		total = (int64_t)((uint64_t)total + (uint64_t)view->workers[i].connections_ended);
+	return total;
+}
+
 static const char *const api_names[BOARD_API_COUNT] = { "produce", "fetch", "metadata", "other" };
 
 static void
@@ -180,8 +190,7 @@ put_worker_sums(struct page *page, const struct pages_view *view)
 
 	single(page, "connection_handoffs_total", "counter", "Connections that went on to the worker of another group.",
 	    SUM(view, handoffs));
-	single(page, "connections_closed_total", "counter", "Connections that have ended in a worker.",
-	    SUM(view, connections_closed));
+	single(page, "connections_closed_total", "counter", "Connections that have ended in a worker, or with it.", closed(view));
 	single(page, "connections_overflowed_total", "counter", "Of them: closed because buffer_bytes was reached.",
 	    SUM(view, connections_overflowed));
 	single(page, "connections_timed_out_total", "counter", "Of them: closed after request_timeout.",

@@ -26,6 +26,7 @@ struct pages_worker {
 	enum replace_state replacement;
 	int64_t takeover_ns;		/* CLOCK_MONOTONIC: since when the next process takes over in order; 0: it does not */
 	int64_t connections;
+	int64_t connections_ended;	/* with its processes, on no board */
 	bool old_settings;		/* it was told what is not in force any more */
 	bool old_program;		/* the file that it runs has been replaced on disk, or removed */
 	bool restarted;			/* then the last time: */

@@ -90,6 +90,7 @@ collect_worker(const struct status *status, int32_t number)
 		.replacement = child_replacement(child)->state,
 		.takeover_ns = child_takeover_ns(child),
 		.connections = child_connections(child),
+		.connections_ended = child_connections_ended(child),
 		.old_settings = child_outdated(child),
 		.old_program = runs_old_program(child_pid(child)),
 		.restarted = last->number > 0,

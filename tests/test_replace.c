@@ -491,6 +491,7 @@ END_TEST
 
 START_TEST(D03_reader_that_does_not_read_is_cut_at_drain_timeout)
 {
+	double accepted;
 	pid_t pid;
 	int fd, other;
 
@@ -502,9 +503,12 @@ START_TEST(D03_reader_that_does_not_read_is_cut_at_drain_timeout)
 	ck_assert(broker_wait_gone(pid, CHANGE_MS));
 	ck_assert(broker_wait_log(&broker, "cut: 127.0.0.1:", CHANGE_MS));
 	produce(other, "goes on", ANSWER_BYTES / RECORD_BYTES);
-	/* The supervisor's count of connections knows of it. */
-	close(other);
+	/* The supervisor's counts know of it, and of one that ends with its worker. */
+	ck_assert_int_eq(kill(owner(), SIGKILL), 0);
 	ck_assert(broker_wait_metric(&broker, "logbroker_connections", NULL, 0, CHANGE_MS));
+	accepted = broker_metric(&broker, "logbroker_connections_accepted_total", NULL);
+	ck_assert(broker_wait_metric(&broker, "logbroker_connections_closed_total", NULL, accepted, CHANGE_MS));
+	close(other);
 	close(fd);
 	stop();
 }
