@@ -245,16 +245,45 @@ START_TEST(gauges_of_a_dead_worker_are_cleared_and_nothing_else)
 	board_set(&board.worker->heartbeat_ns, 1);
 	board_set(&board.worker->fetch_held, 2);
 	board_set(&board.worker->buffered_bytes, 3);
+	board_set(&board.worker->recovered_bytes, 6);
 	board_add(&board.worker->handoffs, 4);
 	board_add(&board.worker->requests[BOARD_PRODUCE][CODEC_NONE], 5);
 	board_clear_gauges(&board);
 	ck_assert_int_eq(board_get(&board.worker->heartbeat_ns), 0);
 	ck_assert_int_eq(board_get(&board.worker->fetch_held), 0);
 	ck_assert_int_eq(board_get(&board.worker->buffered_bytes), 0);
+	ck_assert_int_eq(board_get(&board.worker->recovered_bytes), 0);
 	ck_assert_int_eq(board_get(&board.worker->handoffs), 4);
 	ck_assert_int_eq(board_get(&board.worker->requests[BOARD_PRODUCE][CODEC_NONE]), 5);
 	board_read(&board.slots[0], &log_start, &high_watermark, &durable_end);
 	ck_assert_int_eq(high_watermark, 3);
+}
+END_TEST
+
+/* The successor writes it from now on; what the old one still counts is seen by itself alone, at the places that it knows. */
+START_TEST(D03_a_board_that_is_let_go_of)
+{
+	const struct board_partition *slot = &board.slots[SLOTS - 1];
+	int64_t log_start, high_watermark, durable_end;
+	struct board next;
+
+	ck_assert_int_eq(board_map(&next, fd, SLOTS, true), 0);
+	board_add(&board.worker->handoffs, 4);
+	board_publish(&board.slots[SLOTS - 1], 1, 3, 2);
+	ck_assert_int_eq(board_detach(&board), 0);
+	board_add(&next.worker->handoffs, 10);
+	board_publish(&next.slots[SLOTS - 1], 5, 7, 6);
+	board_add(&board.worker->handoffs, 1);
+	board_read(slot, &log_start, &high_watermark, &durable_end);
+	ck_assert_int_eq(high_watermark, 3);
+	board_publish(&board.slots[SLOTS - 1], 0, 0, 0);
+	ck_assert_int_eq(board_get(&board.worker->handoffs), 5);
+	ck_assert_int_eq(board_get(&next.worker->handoffs), 14);
+	board_read(&next.slots[SLOTS - 1], &log_start, &high_watermark, &durable_end);
+	ck_assert_int_eq(log_start, 5);
+	ck_assert_int_eq(high_watermark, 7);
+	ck_assert_int_eq(durable_end, 6);
+	board_unmap(&next);
 }
 END_TEST
 
@@ -277,6 +306,7 @@ main(void)
 	tcase_add_test(tests, durations_fall_into_their_buckets);
 	tcase_add_test(tests, durations_are_summed);
 	tcase_add_test(tests, gauges_of_a_dead_worker_are_cleared_and_nothing_else);
+	tcase_add_test(tests, D03_a_board_that_is_let_go_of);
 	suite_add_tcase(suite, tests);
 	return unit_run(suite);
 }
