@@ -795,31 +795,29 @@ ms_until_next(pid_t pid, int signal, const char *line, int count)
 	return took_ms;
 }
 
-/* With nothing to force, nothing but its heartbeat would turn its loop, and that comes a second behind the last one. */
+/*
+ * With nothing to force, little but its heartbeat would turn its loop, and that comes a second behind the last one: one of
+ * five would be lucky all the same.
+ */
 START_TEST(D03_an_idle_worker_does_not_wait_for_its_heartbeat)
 {
-	enum { TRIES = 20, ENOUGH = 3, STARTS = 5, BEAT_MS = 10000, MUCH_LESS_THAN_A_BEAT_MS = 600 };
-	int64_t start_ms = BEAT_MS;
-	int fast = 0;
+	enum { TRIES = 8, ENOUGH = 6, FAST_MS = 600, BEAT_MS = 10000, STARTS = 7, SLOW_START_MS = 100 };
+	int fast = 0, slow = 0;
 	long lines;
 
 	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n" });
 	broker.workers_may_die = true;
-	for (int i = 1; i <= TRIES && fast < ENOUGH; i++) {
+	for (int i = 1; i <= TRIES; i++) {
 		pid_t pid = wait_back("t", 0, 0);
 
 		ck_assert(broker_wait(has_just_beaten, NULL, BEAT_MS));
-		fast += ms_until_next(pid, SIGTERM, "worker 0: replaced, pid ", i) < MUCH_LESS_THAN_A_BEAT_MS;
+		fast += ms_until_next(pid, SIGTERM, "worker 0: replaced, pid ", i) < FAST_MS;
 	}
-	/* Too few were: then it must be the machine, on which a process takes as long to come up. */
+	/* Too few were: it may be the machine, on which any process takes its time to come up. */
 	lines = broker_count_log(&broker, "worker 0: serving ");
-	for (int i = 1; i <= STARTS && fast < ENOUGH; i++) {
-		int64_t ms = ms_until_next(wait_back("t", 0, 0), SIGKILL, "worker 0: serving ", (int)lines + i);
-
-		start_ms = ms < start_ms ? ms : start_ms;
-	}
-	ck_assert_msg(fast == ENOUGH || start_ms >= MUCH_LESS_THAN_A_BEAT_MS / 2, "%d of %d were fast, and a start takes %lld ms", fast,
-	    TRIES, (long long)start_ms);
+	for (int i = 1; i <= STARTS && fast < ENOUGH; i++)
+		slow += ms_until_next(wait_back("t", 0, 0), SIGKILL, "worker 0: serving ", (int)lines + i) >= SLOW_START_MS;
+	ck_assert_msg(fast >= ENOUGH || slow > STARTS / 2, "%d of %d were fast, and %d of %d starts slow", fast, TRIES, slow, STARTS);
 	finish();
 }
 END_TEST
