@@ -135,9 +135,9 @@ refuse_restart(const struct control *control, struct http_request *request, int3
 	if (orders_busy(control->orders, under_way))
 		snprintf(why, sizeof(why), "busy: %s", under_way);
 	else if (worker == ORDERS_ALL)
-		snprintf(why, sizeof(why), "%s", orders_refusal(error));
+		snprintf(why, sizeof(why), "%s", replace_refusal(error));
 	else
-		snprintf(why, sizeof(why), "worker %d: %s", (int)worker, orders_refusal(error));
+		snprintf(why, sizeof(why), "worker %d: %s", (int)worker, replace_refusal(error));
 	refuse(request, status_of(error), why);
 }
 

@@ -75,11 +75,17 @@ answer(struct crew *crew, int32_t number, const char *why, int64_t pause_ns)
 static int
 begin_replacing(struct crew *crew, int32_t number)
 {
+	int error;
+
 	child_take_wish(crew->children[number]);
-	if (child_replace(crew->children[number]) != 0)
-		return -1;
-	crew->replacing = number;
-	return 0;
+	if (child_replace(crew->children[number]) == 0) {
+		crew->replacing = number;
+		return 0;
+	}
+	error = errno;
+	log_warning("worker %d: cannot be replaced: %s", (int)number, replace_refusal(error));
+	errno = error;
+	return -1;
 }
 
 /* In turn, so that one that asks again and again holds up nobody. */
@@ -96,25 +102,15 @@ next_to_replace(const struct crew *crew, int32_t last)
 	return NOBODY;
 }
 
-/* Of a request that has waited; who begins at once hears errno. */
-static const char *
-why_not_begun(int error)
-{
-	return error == ENOTCONN ? "it does not serve now, and is started again by itself" : strerror(error);
-}
-
 static void
 replace_next(struct crew *crew, int32_t last)
 {
 	while (crew->replacing == NOBODY && !crew->stopping) {
 		int32_t number = next_to_replace(crew, last);
-		const char *why;
 
 		if (number == NOBODY || begin_replacing(crew, number) == 0)
 			return;
-		why = why_not_begun(errno);
-		log_warning("worker %d: cannot be replaced: %s", (int)number, why);
-		answer(crew, number, why, -1);
+		answer(crew, number, replace_refusal(errno), -1);
 	}
 }
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/clock.h"
 
@@ -29,25 +28,6 @@ orders_new(struct crew *crew, const struct orders_hooks *hooks)
 	orders->crew = crew;
 	orders->hooks = *hooks;
 	return orders;
-}
-
-const char *
-orders_refusal(int error)
-{
-	switch (error) {
-	case EBUSY:
-		return "it is being replaced already";
-	case ENOTCONN:
-		return "it does not serve now, and is started again by itself";
-	case ESHUTDOWN:
-		return "the broker stops";
-	case EINPROGRESS:
-		return "the broker starts: try again when it is ready";
-	case EINVAL:
-		return "there is no such worker";
-	default:
-		return strerror(error);
-	}
 }
 
 static void
@@ -84,7 +64,7 @@ begin_step(struct orders *orders)
 
 		if (crew_replace(orders->crew, step->worker, on_replaced, orders) == 0)
 			return true;
-		note_failure(step, orders_refusal(errno));
+		note_failure(step, replace_refusal(errno));
 	}
 	return false;
 }
@@ -174,7 +154,7 @@ orders_free(struct orders *orders)
 	orders->hooks.idle = NULL;
 	if (orders->steps != NULL) {
 		for (int32_t i = orders->at; i < orders->count; i++)
-			note_failure(&orders->steps[i], orders_refusal(ESHUTDOWN));
+			note_failure(&orders->steps[i], replace_refusal(ESHUTDOWN));
 		finish(orders);
 	}
 	free(orders);

@@ -47,7 +47,4 @@ int orders_restart(struct orders *orders, int32_t worker, orders_done *done, voi
 /* Is one under way? If so, `text` of ORDERS_TEXT_BYTES (may be NULL) tells which. */
 bool orders_busy(const struct orders *orders, char *text);
 
-/* What a refusal by crew_replace or reloading_start means. */
-const char *orders_refusal(int error);
-
 #endif

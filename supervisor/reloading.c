@@ -104,7 +104,7 @@ restart(struct reloading *reloading, int32_t worker)
 	if (orders_restart(reloading->orders, worker, on_restarted, reloading) == 0)
 		return true;
 	if (errno != ENOTCONN) {
-		fail_worker(reloading, worker, orders_refusal(errno));
+		fail_worker(reloading, worker, replace_refusal(errno));
 		return false;
 	}
 	reloading->ok = false;

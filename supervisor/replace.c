@@ -1,6 +1,9 @@
 /* The table of a planned replacement; see replace.h. Pure: no I/O, no clock. */
 #include "supervisor/replace.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "common/clock.h"
 #include "supervisor/restart.h"
 
@@ -152,4 +155,28 @@ replace_state_name(enum replace_state state)
 	};
 
 	return names[state];
+}
+
+const char *
+replace_refusal(int error)
+{
+	switch (error) {
+	case EBUSY:
+		return "it is being replaced already";
+	case ENOTCONN:
+		return "it does not serve now, and is started again by itself";
+	case ESHUTDOWN:
+		return "the broker stops";
+	case EINPROGRESS:
+		return "the broker starts: try again when it is ready";
+	case EINVAL:
+		return "there is no such worker";
+	case EAGAIN:
+		return "no process can be started: there are too many (raise TasksMax or ulimit -u)";
+	case EMFILE:
+	case ENFILE:
+		return "no process can be started: no descriptors are free (raise LimitNOFILE or ulimit -n)";
+	default:
+		return strerror(error);
+	}
 }

@@ -66,4 +66,7 @@ enum replace_action replace_step(struct replace *replace, enum replace_event eve
 /* "preparing", "draining", ...: for people. */
 const char *replace_state_name(enum replace_state state);
 
+/* Why a replacement, or an order with several, did not even begin, by errno: for people. */
+const char *replace_refusal(int error);
+
 #endif

@@ -212,7 +212,7 @@ START_TEST(all_but_those_that_do_not_serve)
 	ck_assert_int_eq(answers, 1);
 	ck_assert(!told_ok);
 	expect_step(0, 0, ORDERS_FAILED);
-	ck_assert_str_eq(told[0].why, orders_refusal(ENOTCONN));
+	ck_assert_str_eq(told[0].why, replace_refusal(ENOTCONN));
 	expect_step(1, 1, ORDERS_REPLACED);
 	expect_step(2, 2, ORDERS_REPLACED);
 	expect_step(3, 3, ORDERS_FAILED);
