@@ -1184,7 +1184,7 @@ START_TEST(D03_a_released_log_that_ends_elsewhere_stays_closed)
 }
 END_TEST
 
-/* Nor is one told of that has failed, or has leavings behind its end. */
+/* Nor is one told of that has failed. */
 START_TEST(D03_a_failed_log_is_not_released)
 {
 	logkit_begin(&kit, RECORD_CRC32C, 100000);
@@ -1194,6 +1194,28 @@ START_TEST(D03_a_failed_log_is_not_released)
 	ck_assert_int_eq(logkit_barrier(&kit), -1);
 	ck_assert(partition_failed(kit.p));
 	ck_assert_int_eq(partition_release(kit.p, &left), -1);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Or that has leavings of a refused write behind its end: they are cut before anybody appends. */
+START_TEST(D03_a_log_with_leavings_is_not_released)
+{
+	logkit_begin(&kit, RECORD_CRC32C, 100000);
+	logkit_open(&kit);
+	logkit_append(&kit, 10, 100);
+	logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = 1, .error = ENOSPC, .sticky = true });
+	ck_assert_int_eq(logkit_try_append(&kit, 20, 100), -1);
+	logkit_clear_fault();
+	ck_assert(!partition_failed(kit.p));
+	ck_assert_int_eq(partition_release(kit.p, &left), -1);
+	kit.known = (struct partition_known){ .published_end = 10 };
+	logkit_close(&kit);
+	open_silently();
+	logkit_append(&kit, 1, 100);
+	logkit_reopen(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 11);
+	logkit_expect(&kit, 0, 11, 100);
 	logkit_end(&kit);
 }
 END_TEST
@@ -1501,6 +1523,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, D03_a_released_log_that_has_changed_is_recovered, 0, 2);
 	tcase_add_loop_test(tests, D03_a_released_log_that_ends_elsewhere_stays_closed, 0, 8 * FORMATS);
 	tcase_add_test(tests, D03_a_failed_log_is_not_released);
+	tcase_add_test(tests, D03_a_log_with_leavings_is_not_released);
 	tcase_add_test(tests, D03_a_load_that_stores_nothing);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);
 	tcase_add_loop_test(tests, an_index_that_cannot_be_read_is_not_passed_over, 0, FORMATS);
