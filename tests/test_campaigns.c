@@ -213,8 +213,8 @@ end(const char *test, bool all)
 	printf("%s: %lld records, %lld of which nobody was told\n", test, (long long)count, (long long)unknown);
 	ck_assert_msg(!all || unknown == 0, "%lld records of %lld are gone", (long long)unknown, (long long)count);
 	close(wire_connect_tcp(broker.port));
-	ck_assert_msg(procs_wait_fd_count(broker.pid, descriptors, 15000), "the supervisor has %d descriptors, it had %d",
-	    broker_fd_count(broker.pid), descriptors);
+	ck_assert_msg(procs_wait_fd_count(broker.pid, descriptors, 2 * WIRE_DEADLINE_MS), "the supervisor has %d descriptors, it had "
+	    "%d", broker_fd_count(broker.pid), descriptors);
 	ck_assert_int_eq(broker_workers(&broker, pids, BROKER_WORKERS_MAX), WORKERS);
 	ck_assert_int_eq(procs_zombies(broker.pid), 0);
 	broker_stop(&broker);
@@ -406,7 +406,7 @@ END_TEST
 static int64_t
 kill_worker(int32_t group)
 {
-	pid_t victim = broker_wait_worker_of(&broker, "c", partition_in(group), 0, 20000);
+	pid_t victim = broker_wait_worker_of(&broker, "c", partition_in(group), 0, 2 * WIRE_DEADLINE_MS);
 	int64_t began_ms = wire_now_ms();
 
 	ck_assert_int_gt(victim, 0);
