@@ -85,7 +85,7 @@ static int
 lost(const struct options *options)
 {
 	tool_say("%s: the connection has ended without an answer: %s", options->control,
-	    errno == 0 ? "the broker stops, or is busy with other clients" : strerror(errno));
+	    errno == 0 ? "the broker stops, is busy with other clients, or has another control socket" : strerror(errno));
 	return TOOL_UNREACHABLE;
 }
 

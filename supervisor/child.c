@@ -324,7 +324,7 @@ done(struct child *child)
 
 	log_info("worker %d: replaced, pid %ld serves after a pause of %lld us", (int)child->number,
 	    (long)incarnation_pid(child->current), (long long)(pause_ns / CLOCK_NS_PER_US));
-	child->shared->replaced(child->shared->context, child, NULL, pause_ns);
+	child->shared->replaced(child->shared->context, child, NULL, child->last.reason == RESTART_BY_REQUEST ? pause_ns : -1);
 }
 
 static void

@@ -28,7 +28,8 @@ struct child_shared {
 	void (*returned)(void *context, const struct connection *connection);
 	/* The child's state has changed, or one of its processes. */
 	void (*changed)(void *context, struct child *child);
-	/* A replacement has come to its end. why NULL: the new process serves, `pause_ns` after the logs had nobody. */
+	/* A replacement has come to its end. why NULL: the new process serves, `pause_ns` after the logs had nobody;
+	 * -1: one of the processes died meanwhile, and clients' connections with it. */
 	void (*replaced)(void *context, struct child *child, const char *why, int64_t pause_ns);
 };
 

@@ -72,8 +72,12 @@ put_step_text(struct page *page, const struct orders_step *step)
 {
 	switch (step->outcome) {
 	case ORDERS_REPLACED:
-		page_print(page, "worker %d: replaced, its clients waited %.1f ms\n", (int)step->worker,
-		    milliseconds(step->pause_ns));
+		if (step->pause_ns == -1)
+			page_print(page, "worker %d: replaced, but one of its processes died meanwhile: clients were cut\n",
+			    (int)step->worker);
+		else
+			page_print(page, "worker %d: replaced, its clients waited %.1f ms\n", (int)step->worker,
+			    milliseconds(step->pause_ns));
 		break;
 	case ORDERS_FAILED:
 		page_print(page, "worker %d: not replaced: %s\n", (int)step->worker, step->why);
@@ -89,6 +93,10 @@ put_step_json(struct page *page, const struct orders_step *step)
 {
 	page_print(page, "{\"worker\":%d,\"replaced\":%s", (int)step->worker,
 	    step->outcome == ORDERS_REPLACED ? "true" : "false");
+	if (step->outcome == ORDERS_REPLACED && step->pause_ns == -1) {
+		page_put_text(page, ",\"pause_seconds\":null}");
+		return;
+	}
 	if (step->outcome == ORDERS_REPLACED) {
 		page_print(page, ",\"pause_seconds\":%.6f}", milliseconds(step->pause_ns) / 1000);
 		return;

@@ -37,7 +37,7 @@ int64_t crew_stop_limit_ns(const struct crew *crew);
 
 /*
  * A planned replacement has come to its end. `why` NULL: the new process serves, `pause_ns` after the old one had released
- * its logs (or had died meanwhile). Otherwise why not; whether the old one goes on, child_serving tells.
+ * its logs, or -1 when one of the two has died meanwhile. Otherwise why not; whether the old one goes on, child_serving tells.
  */
 typedef void crew_replaced(void *context, int32_t worker, const char *why, int64_t pause_ns);
 

@@ -21,7 +21,7 @@ struct orders_step {
 	int32_t worker;
 	enum orders_outcome outcome;
 	char why[ORDERS_WHY_BYTES];	/* with ORDERS_FAILED */
-	int64_t pause_ns;		/* with ORDERS_REPLACED: how long its clients waited */
+	int64_t pause_ns;		/* with ORDERS_REPLACED: how long its clients waited; -1: some were cut */
 };
 
 /* ok: all were replaced. `steps` is for the call. */

@@ -87,7 +87,11 @@ on_restarted(void *context, const struct orders_step *steps, int32_t count, bool
 	struct reloading *reloading = context;
 
 	(void)count;
-	if (ok) {
+	if (ok && steps->pause_ns == -1) {
+		fprintf(reloading->report, "worker %d: restarted with the new settings, but one of its processes died meanwhile: "
+		    "clients were cut\n", (int)steps->worker);
+		log_report(reloading, false);
+	} else if (ok) {
 		fprintf(reloading->report, "worker %d: restarted with the new settings, its clients waited %.1f ms\n",
 		    (int)steps->worker, (double)steps->pause_ns / CLOCK_NS_PER_MS);
 		log_report(reloading, false);

@@ -1618,9 +1618,9 @@ START_TEST(reload_burst_is_one)
 }
 END_TEST
 
-/* POST /reload: its answer, head and all. */
+/* POST `path` to the control socket: its answer, head and all. */
 static void
-ask_reload(const struct broker *broker, const char *headers, char *answer, size_t size)
+give_order(const struct broker *broker, const char *path, const char *headers, char *answer, size_t size)
 {
 	char request[256];
 	size_t length = 0;
@@ -1628,7 +1628,7 @@ ask_reload(const struct broker *broker, const char *headers, char *answer, size_
 	int fd = wire_connect_unix(broker->control_path);
 
 	ck_assert_int_ge(fd, 0);
-	snprintf(request, sizeof(request), "POST /reload HTTP/1.0\r\n%sContent-Length: 0\r\n\r\n", headers);
+	snprintf(request, sizeof(request), "POST %s HTTP/1.0\r\n%sContent-Length: 0\r\n\r\n", path, headers);
 	send_text(fd, request);
 	while (length < size - 1 && (got = wire_receive(fd, answer + length, size - 1 - length, SOON_MS)) > 0)
 		length += (size_t)got;
@@ -1636,24 +1636,58 @@ ask_reload(const struct broker *broker, const char *headers, char *answer, size_
 	close(fd);
 }
 
+/* The new process serves, but clients were cut: who has ordered it must not hear that they waited. */
+START_TEST(D03_an_order_tells_that_the_old_one_died)
+{
+	struct broker broker;
+	char answer[4096];
+	pid_t pid;
+	int fd;
+
+	start(&broker, &two_workers, "serve");
+	fd = connect_to(&broker);
+	send_text(fd, "g0dx");
+	who_serves(fd, "i", &pid);
+	give_order(&broker, "/workers/0/restart", "", answer, sizeof(answer));
+	ck_assert_ptr_nonnull(strstr(answer, " 200 "));
+	ck_assert_ptr_nonnull(strstr(answer, "worker 0: replaced, but one of its processes died meanwhile: clients were cut\n"));
+	close(fd);
+	fd = connect_to(&broker);
+	send_text(fd, "g0dx");
+	who_serves(fd, "i", &pid);
+	give_order(&broker, "/workers/0/restart", "Accept: application/json\r\n", answer, sizeof(answer));
+	ck_assert_ptr_nonnull(strstr(answer, "{\"worker\":0,\"replaced\":true,\"pause_seconds\":null}"));
+	close(fd);
+	fd = connect_to(&broker);
+	send_text(fd, "g0dx");
+	who_serves(fd, "i", &pid);
+	edit(&broker, "1a max_fetch_wait = 7s");
+	give_order(&broker, "/reload", "", answer, sizeof(answer));
+	ck_assert_ptr_nonnull(strstr(answer, "worker 0: restarted with the new settings, but one of its processes died"));
+	ck_assert_ptr_nonnull(strstr(answer, "worker 1: restarted with the new settings, its clients waited "));
+	close(fd);
+	stop(&broker);
+}
+END_TEST
+
 START_TEST(reload_over_the_control_socket)
 {
 	struct broker broker;
 	char answer[4096], tenths[2];
 
 	start(&broker, &two_workers, "serve");
-	ask_reload(&broker, "", answer, sizeof(answer));
+	give_order(&broker, "/reload", "", answer, sizeof(answer));
 	ck_assert_ptr_nonnull(strstr(answer, " 200 "));
 	ck_assert_ptr_nonnull(strstr(answer, "\r\n\r\nnothing has changed\n"));
 	edit(&broker, "1a max_fetch_wait = 7s");
-	ask_reload(&broker, "Accept: application/json\r\n", answer, sizeof(answer));
+	give_order(&broker, "/reload", "Accept: application/json\r\n", answer, sizeof(answer));
 	ck_assert_ptr_nonnull(strstr(answer, " 200 "));
 	ck_assert_ptr_nonnull(strstr(answer, "{\"done\":true,\"lines\":[\"max_fetch_wait: 1min -> 7s (applied by restarting the "
 	    "workers)\",\"worker 0: restarted with the new settings, "));
 	/* Below a millisecond, too: tenths, as restart-worker tells it. */
 	ck_assert_int_eq(sscanf(strstr(answer, "its clients waited ") + 19, "%*d.%1[0-9] ms", tenths), 1);
 	edit(&broker, "1a rubbish");
-	ask_reload(&broker, "", answer, sizeof(answer));
+	give_order(&broker, "/reload", "", answer, sizeof(answer));
 	ck_assert_ptr_nonnull(strstr(answer, " 500 "));
 	ck_assert_ptr_nonnull(strstr(answer, "broker.ini:2: no "));
 	stop(&broker);
@@ -2284,6 +2318,7 @@ make_suite(void)
 	tcase_add_test(tcase, reload_tries_again_what_has_failed);
 	tcase_add_test(tcase, reload_names_a_worker_that_does_not_serve_yet);
 	tcase_add_test(tcase, reload_burst_is_one);
+	tcase_add_test(tcase, D03_an_order_tells_that_the_old_one_died);
 	tcase_add_test(tcase, reload_over_the_control_socket);
 	tcase_add_test(tcase, inherited_signal_settings_are_reset);
 	tcase_add_test(tcase, workers_have_their_descriptors_and_nothing_else);
