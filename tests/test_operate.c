@@ -274,6 +274,35 @@ START_TEST(status_check_is_short)
 }
 END_TEST
 
+/* Until its program is good again; the other one serves. */
+START_TEST(D05_a_worker_that_dies_at_every_start_is_named)
+{
+	static const char bad[] = "#!/bin/sh\nexit 3\n";
+	char path[BROKER_PATH_BYTES + 32], *good;
+	size_t length;
+
+	start();
+	snprintf(path, sizeof path, "%s/build/logworker", broker.directory);
+	good = procs_read_file(path, &length);
+	procs_write_file(path, bad, strlen(bad));
+	ck_assert_int_eq(kill(broker_worker_of(&broker, "t", 1), SIGKILL), 0);
+	ck_assert(broker_wait_log(&broker, "before it served, 3 times in a row: failing", SOON_MS));
+	tool("status --check", 3);
+	expect_out("worker 1: failing, died ");
+	tool("status", 0);
+	expect_out("NOT WELL     worker 1: failing, died ");
+	expect_out("\n     0 serving ");
+	expect_out("\n     1 failing ");
+	tool("status -o json", 0);
+	expect_out(",\"failing\":true,");
+	procs_write_file(path, good, length);
+	free(good);
+	ck_assert(broker_wait_metric(&broker, "logbroker_worker_up", "worker=\"1\"", 1, SOON_MS));
+	tool("status --check", 0);
+	stop();
+}
+END_TEST
+
 /* connect(2) to its port would succeed, and /healthz knows nothing yet: the check waits for a sign of life. */
 START_TEST(bug_L1_a_worker_that_hangs_is_named)
 {
@@ -817,6 +846,7 @@ suite(void)
 	tcase_add_test(tcase, status_into_a_closed_pipe);
 	tcase_add_test(tcase, status_check);
 	tcase_add_test(tcase, status_check_is_short);
+	tcase_add_test(tcase, D05_a_worker_that_dies_at_every_start_is_named);
 	tcase_add_test(tcase, bug_L1_a_worker_that_hangs_is_named);
 
 	tcase = add_case(s, "codes");
