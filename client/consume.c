@@ -25,6 +25,7 @@
 
 enum {
 	CONSUME_SAVE_MS = 1000,
+	CONSUME_ASKED_MS = 10000,	/* for so long the library asks a broker again that cannot read its files */
 	CONSUME_GRACE_MS = 500,		/* for the subscription's own reason, due at the same time: it tells more */
 	CONSUME_FAILED = -1,		/* of the handler: the position stays */
 };
@@ -344,8 +345,9 @@ turn(struct consume *consume)
 	while (!is_over(consume) && wait_for_event(consume)) {
 		lb_source_process(lb_subscription_source(consume->subscription));
 		if (!is_over(consume) && clock_now_ns() >= progress_due_ns(consume)) {
-			tool_say("%s: no progress in %d ms, ahead of the end as it was at the start", consume->topic,
-			    consume->options->timeout_ms);
+			tool_say("%s: no progress in %d ms, ahead of the end as it was at the start%s", consume->topic,
+			    consume->options->timeout_ms, consume->options->timeout_ms > CONSUME_ASKED_MS ? ""
+			    : "; whether the broker cannot read its files is told with --timeout 15s");
 			return TOOL_TIMEOUT;
 		}
 		if (consume->moved && clock_now_ns() >= consume->save_due_ns && save(consume) != 0)

@@ -961,6 +961,7 @@ START_TEST(exit_5_log_that_shrank_is_reported)
 	expect_code(5);
 	expect_out("0\n1\n2\n3\n");
 	expect_said("no progress in 400 ms");
+	expect_said("is told with --timeout 15s");
 	ck_assert_int_lt(fake.fetches, 12);
 	fake_stop(&fake);
 }
