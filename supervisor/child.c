@@ -257,6 +257,8 @@ perform(struct child *child, enum restart_action action)
 		incarnation_tell_settings(child->current);
 		break;
 	case RESTART_TELL_START:
+		/* Nobody writes the board yet. Should it not even get at START, its silence counts from here. */
+		board_set(&board_of(child)->worker->heartbeat_ns, clock_now_ns());
 		incarnation_tell_start(child->current, &child->ends);
 		break;
 	case RESTART_OPEN:	/* `changed` tells everybody */
@@ -732,7 +734,7 @@ child_stop_limit_ns(const struct child *child)
 void
 child_hung(struct child *child)
 {
-	if (child_serving(child))
+	if (child_has_loop(child))
 		incarnation_kill(child->current, RESTART_BY_HANG);
 	step(child, RESTART_HUNG);
 }
@@ -837,6 +839,12 @@ bool
 child_serving(const struct child *child)
 {
 	return child->restart.state == RESTART_SERVING && child_pid(child) != 0;
+}
+
+bool
+child_has_loop(const struct child *child)
+{
+	return (child->restart.state == RESTART_SERVING || child->restart.state == RESTART_OPENING) && child_pid(child) != 0;
 }
 
 bool

@@ -53,7 +53,7 @@ bool child_reaped(struct child *child, pid_t pid, int wait_status);
 void child_stop(struct child *child);
 /* What that takes at most: each process has the time that it was told, whatever the settings say by now. */
 int64_t child_stop_limit_ns(const struct child *child);
-/* It gives no sign of life: it is killed, and restarted, when it serves. */
+/* It gives no sign of life: it is killed, and restarted, when its loop should turn. */
 void child_hung(struct child *child);
 
 /*
@@ -81,6 +81,8 @@ bool child_stopped(const struct child *child);
 
 /* May it be given connections now? */
 bool child_serving(const struct child *child);
+/* Should its loop turn, and its heartbeat be fresh? It serves, or opens its logs, which is done beside the loop. */
+bool child_has_loop(const struct child *child);
 /* It does not serve for a moment only: the process that has been prepared for it is taking over. */
 bool child_taking_over(const struct child *child);
 /* Since when it takes over logs that have been released to it, on CLOCK_MONOTONIC; 0 when it does not. */

@@ -23,7 +23,8 @@ enum restart_state {
 	RESTART_IDLE,		/* never started */
 	RESTART_STARTING,	/* the process runs and has not said HELLO */
 	RESTART_PREPARING,	/* it is being sent its settings, and has not said PREPARED */
-	RESTART_OPENING,	/* it was told START and opens (recovers) its logs, as long as that takes */
+	RESTART_OPENING,	/* it was told START and opens (recovers) its logs, as long as that takes and its
+				 * loop turns */
 	RESTART_SERVING,
 	RESTART_KILLED,		/* SIGKILL is sent, its death is not reported yet */
 	RESTART_WAITING,	/* no process; the next try comes with the timer */

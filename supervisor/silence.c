@@ -42,7 +42,7 @@ look_at(struct silence *silence, int32_t number, int64_t now_ns)
 	int64_t silent_s;
 
 	/* One that is about to end has cleared it. */
-	if (!child_serving(child) || heartbeat_ns <= 0)
+	if (!child_has_loop(child) || heartbeat_ns <= 0)
 		return;
 	silent_s = heartbeat_ns < now_ns ? (now_ns - heartbeat_ns) / CLOCK_NS_PER_S : 0;
 	say(silence, child, silent_s);

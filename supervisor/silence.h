@@ -1,6 +1,7 @@
 /*
- * Says in the log when a worker that serves gives no sign of life any more, and when it is back; one that stays silent is
- * killed, and so restarted: its loop never waits for a disk, so it will not come back by itself. Knows boards; no pages.
+ * Says in the log when a worker that serves, or opens its logs, gives no sign of life any more, and when it is back; one
+ * that stays silent is killed, and so restarted: its loop never waits for a disk, so it will not come back by itself. Knows
+ * boards; no pages.
  */
 #ifndef SUPERVISOR_SILENCE_H
 #define SUPERVISOR_SILENCE_H
