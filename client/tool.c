@@ -5,6 +5,7 @@
 
 #include <sys/eventfd.h>
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -69,6 +70,9 @@ tool_failed(const struct lb_error *error)
 	if (error->code == LB_STORAGE_FAILURE)
 		tool_say("a partition%s cannot be opened, read or written; the broker's log names it and says why",
 		    error->topic[0] != '\0' ? " of it" : "");
+	if (error->code == LB_CORRUPT_RECORD && error->offset >= 0)
+		tool_say("what stands behind it is read with %s/%d --from %" PRId64 "; logbroker verify, at the broker, tells how "
+		    "much is damaged", error->topic, (int)error->partition, error->offset + 1);
 	return tool_exit_code(error->code);
 }
 

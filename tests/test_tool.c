@@ -846,6 +846,7 @@ START_TEST(bug_J1_exit_6_damaged_record_is_reported_after_the_good_ones)
 	expect_out("0\n1\n2\n");
 	expect_said("t/1 at offset 3: ");
 	expect_said("CORRUPT_RECORD");
+	expect_said("what stands behind it is read with t/1 --from 4; ");
 	run_tool(&run, fake.address, "consume --from 4 t/1", "", 0);
 	expect_code(0);
 	expect_out("4\n5\n6\n7\n8\n9\n");
