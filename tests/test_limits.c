@@ -485,28 +485,61 @@ has_come(void *before)
 	return broker_fd_count(broker.pid) > *(const int *)before;
 }
 
-/* Who asks for a replacement that cannot even begin is told why and what to do, and so is the log. */
-START_TEST(bug_G1_no_descriptors_for_a_replacement)
+/* A client of the control socket that has been accepted. */
+static int
+connect_control(void)
+{
+	int before = broker_fd_count(broker.pid), fd = wire_connect_unix(broker.control_path);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert(broker_wait(has_come, &before, SOON_MS));
+	return fd;
+}
+
+static void
+expect_not_replaced(int fd, const char *why)
 {
 	static const char order[] = "POST /workers/0/restart HTTP/1.1\r\n\r\n";
 	char answer[1024] = "";
 	size_t length = 0;
-	int fd, before;
 	long n;
 
-	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n", .workers = 1 });
-	before = broker_fd_count(broker.pid);
-	fd = wire_connect_unix(broker.control_path);
-	ck_assert_int_ge(fd, 0);
-	ck_assert(broker_wait(has_come, &before, SOON_MS));
-	procs_set_fd_limit(broker.pid, 3);
 	ck_assert_int_eq(wire_send(fd, order, sizeof(order) - 1), 0);
 	while (length < sizeof(answer) - 1 && (n = wire_receive(fd, answer + length, sizeof(answer) - 1 - length, SOON_MS)) > 0)
 		length += (size_t)n;
-	ck_assert_msg(strstr(answer, "worker 0: no process can be started: no descriptors are free (raise") != NULL, "%s", answer);
-	ck_assert(broker_wait_log(&broker, "worker 0: cannot be replaced: no process can be started: no descriptors", SOON_MS));
+	ck_assert_msg(strstr(answer, why) != NULL, "%s", answer);
 	close(fd);
+}
+
+/* Who asks for a replacement that cannot even begin is told why and what to do, and so is the log. */
+START_TEST(bug_G1_no_descriptors_for_a_replacement)
+{
+	int fd;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n", .workers = 1 });
+	fd = connect_control();
+	procs_set_fd_limit(broker.pid, 3);
+	expect_not_replaced(fd, "worker 0: no process can be started: no descriptors are free (raise");
+	ck_assert(broker_wait_log(&broker, "worker 0: cannot be replaced: no process can be started: no descriptors", SOON_MS));
 	procs_set_fd_limit(broker.pid, 0);
+	finish();
+}
+END_TEST
+
+/* One that cannot have a thread, here for want of room for its stack, is found out before the old one has let go. */
+START_TEST(bug_G1_no_threads_for_a_replacement)
+{
+	char command[128];
+	int fd;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n", .workers = 1 });
+	fd = connect_tcp();
+	produce(fd, 0);
+	snprintf(command, sizeof command, "prlimit --pid %d --stack=%lld:", (int)broker.pid, 200LL << 40);
+	ck_assert_int_eq(system(command), 0);
+	expect_not_replaced(connect_control(), "worker 0: not replaced: its replacement ");
+	produce(fd, 0);
+	close(fd);
 	finish();
 }
 END_TEST
@@ -610,6 +643,7 @@ suite(void)
 	tcase_add_test(tc, bug_G1_two_hundred_connections_and_64_descriptors);
 	tcase_add_test(tc, bug_G1_the_system_is_out_of_files);
 	tcase_add_test(tc, bug_G1_no_descriptors_for_a_replacement);
+	tcase_add_test(tc, bug_G1_no_threads_for_a_replacement);
 	tcase_add_test(tc, bug_G1_readers_that_do_not_read_leave_descriptors);
 	tcase_add_test(tc, bug_G3_connections_are_kept_alive);
 	tcase_add_test(tc, bug_G3_a_link_that_is_cut);

@@ -56,23 +56,6 @@ list_pop(struct list *list)
 	return job;
 }
 
-struct jobs *
-jobs_new(void)
-{
-	struct jobs *jobs = calloc(1, sizeof(*jobs));
-
-	if (jobs == NULL)
-		return NULL;
-	jobs->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (jobs->event_fd < 0) {
-		free(jobs);
-		return NULL;
-	}
-	pthread_mutex_init(&jobs->mutex, NULL);
-	pthread_cond_init(&jobs->work, NULL);
-	return jobs;
-}
-
 int
 jobs_fd(const struct jobs *jobs)
 {
@@ -150,12 +133,34 @@ start_thread(struct jobs *jobs)
 	return error;
 }
 
+struct jobs *
+jobs_new(void)
+{
+	struct jobs *jobs = calloc(1, sizeof(*jobs));
+	int error;
+
+	if (jobs == NULL)
+		return NULL;
+	jobs->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (jobs->event_fd < 0) {
+		free(jobs);
+		return NULL;
+	}
+	pthread_mutex_init(&jobs->mutex, NULL);
+	pthread_cond_init(&jobs->work, NULL);
+	error = start_thread(jobs);
+	if (error == 0)
+		return jobs;
+	jobs_free(jobs);
+	errno = error;
+	return NULL;
+}
+
 /* A thread that has been woken for a job and does not have it yet still counts as idle, and the job as waiting. */
 static void
 submit(struct jobs *jobs, struct list *list, struct job *job)
 {
 	bool needs_thread;
-	int error;
 
 	pthread_mutex_lock(&jobs->mutex);
 	list_append(list, job);
@@ -163,12 +168,9 @@ submit(struct jobs *jobs, struct list *list, struct job *job)
 	pthread_cond_signal(&jobs->work);
 	pthread_mutex_unlock(&jobs->mutex);
 	jobs->outstanding++;
-	if (needs_thread && jobs->thread_count < JOBS_THREADS_MAX) {
-		error = start_thread(jobs);
-		if (error != 0 && jobs->thread_count == 0)
-			log_fatal(1, "cannot start a thread for disk work: error %d; raise the limit on processes, or that on "
-			    "memory", error);
-	}
+	/* One that cannot be started is missed, not needed: there is always the first. */
+	if (needs_thread && jobs->thread_count < JOBS_THREADS_MAX)
+		start_thread(jobs);
 }
 
 void

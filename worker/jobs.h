@@ -20,7 +20,10 @@ enum {
 	JOBS_READS_MAX = 4,	/* of them at once for what only reads: no barrier may stand behind a client that replays a log */
 };
 
-/* Threads are started as jobs need them, at most JOBS_THREADS_MAX. Returns NULL with errno. */
+/*
+ * One thread is started at once, so that whoever has jobs can do them; others as jobs need them, at most JOBS_THREADS_MAX.
+ * Returns NULL with errno.
+ */
 struct jobs *jobs_new(void);
 
 /* Readable when jobs_collect has something to do. */

@@ -426,7 +426,10 @@ set_up(struct process *p)
 		log_fatal(1, "%s: %s", worker->data_dir, strerror(errno));
 	p->base = new_base();
 	worker->jobs = jobs_new();
-	if (p->base == NULL || worker->jobs == NULL)
+	if (worker->jobs == NULL)
+		log_fatal(1, "cannot start a thread for disk work: %s; raise the limit on processes, or that on memory",
+		    strerror(errno));
+	if (p->base == NULL)
 		log_fatal(1, "cannot set up the event loop: %s", strerror(errno));
 	worker->connections = connections_new(worker, p->base, p->channel);
 	if (worker->connections == NULL || lane_create_all(worker) != 0)
