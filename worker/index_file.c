@@ -305,6 +305,8 @@ judge(struct index_taken *taken, struct segment *segment, int read_fd, int64_t f
 	if (point->end <= limit && index_point_fits(point, read_fd, file_bytes)) {
 		segment->end = point->end;
 		segment->bytes = point->position;
+		/* What lies between the last mark and here is not looked at: whoever reads on from here does not walk over it. */
+		segment->index.due_position = point->position;
 		return;
 	}
 	taken->wrong = "it does not fit its segment";

@@ -217,31 +217,9 @@ end_at_forced(struct partition *p, const struct partition_known *known)
 	return 0;
 }
 
-/*
- * As the process before this one has released it. Damage may hide the place of what that had forced; then all of it is forced
- * here, since a log that is served around its damage must not close for a restart.
- */
-static int
-end_as_released(struct partition *p, struct recovery *r)
-{
-	struct segment *active = p->active;
-
-	if (force_ends_at(p, r->known->durable_end) == 0)
-		return 0;
-	if (errno != EBADMSG)
-		return -1;
-	if (syscalls.fdatasync(active->fd) == -1) {
-		r->failed = true;
-		return -1;
-	}
-	p->durable_end = active->end;
-	p->durable_position = active->bytes;
-	return 0;
-}
-
 /* Takes over the directory and what recovery has left in it; `done`: it came to its end. */
 static void
-make_partition(struct recovery *r, bool done, struct partition_opened *opened)
+make_partition(const struct recovery *r, bool done, struct partition_opened *opened)
 {
 	int placed = 0;
 
@@ -255,12 +233,11 @@ make_partition(struct recovery *r, bool done, struct partition_opened *opened)
 	if (!done)
 		placed = end_at_forced(opened->partition, r->known);
 	else if (r->known->released && r->as_left)
-		placed = end_as_released(opened->partition, r);
+		placed = force_ends_at(opened->partition, r->known->durable_end);
 	if (placed == 0)
 		return;
 	if (done)
-		snprintf(opened->why, sizeof(opened->why), "cannot %s: %s", r->failed ? "force it to disk" : "read it",
-		    strerror(errno));
+		snprintf(opened->why, sizeof(opened->why), "cannot read it: %s", strerror(errno));
 	partition_close(opened->partition);
 	opened->partition = NULL;
 }

@@ -77,8 +77,8 @@ struct partition_known {
 	 * modification tell) the page cache is believed, and nothing is looked for behind its end or forced again. */
 	const struct stop_state *stopped;
 	/* It was no clean stop: a process that lives has released the log so, with partition_release, and only what lies below
-	 * durable_end has been forced. It is opened without a force, unless damage hides where that is: the rest is unforced in
-	 * the log that has been opened. When it does not end there although the file is still so, it stays closed. */
+	 * durable_end has been forced. It is opened without a force: the rest is unforced in the log that has been opened. When it
+	 * does not end there although the file is still so, it stays closed. */
 	bool released;
 	int64_t durable_end;		/* as published, like published_end; counts with released alone */
 };
