@@ -1431,10 +1431,10 @@ START_TEST(any_call_on_a_cache_may_fail)
 {
 	int errors[] = { ENOSPC, EIO, LOGKIT_SHORT, EINTR };
 
-	for (int at = 1;; at++) {
+	for (int at = 1, count = 0;; at += unit_sample(), count++) {
 		bool hit;
 
-		logkit_begin(&kit, formats[at % FORMATS], 1000);
+		logkit_begin(&kit, formats[count % FORMATS], 1000);
 		logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = errors[_i],
 		    .aim = LOGKIT_AT_CACHES });
 		logkit_catch_lines();
