@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/syscalls.h"
+
 enum { REPORT_INTERVAL_S = 10 };
 
 void
@@ -108,9 +110,11 @@ lane_free_all(struct worker *worker)
 	worker->lane_count = 0;
 }
 
+/* The watermark goes first, and by way of the table: what it says must outlast a power cut, which a test can only tell of the moment. */
 void
 lane_publish(struct lane *lane)
 {
+	syscalls.publish(&lane->slot->high_watermark, partition_visible_end(lane->log));
 	board_publish(lane->slot, partition_log_start(lane->log), partition_visible_end(lane->log),
 	    partition_durable_end(lane->log));
 	board_set(&lane->slot->size_bytes, partition_size_bytes(lane->log));

@@ -80,3 +80,9 @@ store_length(void *to, const uint8_t *word)
 	way_out = NULL;
 	return 0;
 }
+
+void
+store_end(_Atomic int64_t *word, int64_t end)
+{
+	atomic_store_explicit(word, end, memory_order_release);
+}

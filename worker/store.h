@@ -6,6 +6,7 @@
 #ifndef WORKER_STORE_H
 #define WORKER_STORE_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,5 +21,8 @@ int store_bytes(void *to, const void *from, size_t bytes);
  * point leaves all of them or none, and never these without those. Returns 0, or -1 with errno EIO.
  */
 int store_length(void *to, const uint8_t *word);
+
+/* Shows an end to other processes, behind all that was stored before. */
+void store_end(_Atomic int64_t *word, int64_t end);
 
 #endif

@@ -51,6 +51,7 @@ struct syscalls syscalls = {
 	.madvise = madvise,
 	.store = store_bytes,
 	.store_length = store_length,
+	.publish = store_end,
 	.fdatasync = fdatasync,
 	.fsync = fsync,
 	.sync_file_range = sync_file_range,

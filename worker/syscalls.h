@@ -21,6 +21,7 @@ struct syscalls {
 	int (*madvise)(void *at, size_t size, int advice);
 	int (*store)(void *to, const void *from, size_t size);			/* store_bytes */
 	int (*store_length)(void *to, const uint8_t *word);
+	void (*publish)(_Atomic int64_t *word, int64_t end);			/* store_end */
 	int (*fdatasync)(int fd);
 	int (*fsync)(int fd);			/* of directories */
 	int (*sync_file_range)(int fd, off_t position, off_t size, unsigned flags);
