@@ -1,0 +1,250 @@
+/* See powercut_campaign.h. */
+#include "tests/powercut_campaign.h"
+
+#include <check.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/powercut_check.h"
+#include "tests/wire.h"
+
+enum {
+	DEEP_EVERY = 6,			/* states, one of which has its recovery cut off */
+	SUBSETS_OF = 12,
+	STATES_OF_EVENT = 14,		/* about, without subsets */
+	PASSES_MAX = 64,
+};
+
+/* Hashes that have been met. */
+struct seen {
+	uint64_t *slots;	/* 0: free */
+	size_t count, capacity;
+};
+
+struct campaign {
+	const struct campaign_settings *settings;
+	struct powercut_log log;
+	struct check *check;
+	struct ledger *ledger;
+	struct model *model;
+	struct image image;
+	struct seen trees, cases;	/* states; and states with what was promised of them */
+	struct campaign_result result;
+	char why[CHECK_WHY_BYTES];
+};
+
+/* ---- distinct ones ---- */
+
+static bool
+put_hash(struct seen *seen, uint64_t hash)
+{
+	size_t at = hash % seen->capacity;
+
+	while (seen->slots[at] != 0 && seen->slots[at] != hash)
+		at = (at + 1) % seen->capacity;
+	if (seen->slots[at] == hash)
+		return false;
+	seen->slots[at] = hash;
+	return true;
+}
+
+/* Returns true when it has not been met before. */
+static bool
+is_new(struct seen *seen, uint64_t hash)
+{
+	hash += hash == 0;
+	if (2 * seen->count >= seen->capacity) {
+		struct seen larger = { .capacity = seen->capacity == 0 ? 4096 : 2 * seen->capacity };
+
+		larger.slots = calloc(larger.capacity, sizeof(*larger.slots));
+		ck_assert_ptr_nonnull(larger.slots);
+		for (size_t i = 0; i < seen->capacity; i++)
+			if (seen->slots[i] != 0)
+				put_hash(&larger, seen->slots[i]);
+		larger.count = seen->count;
+		free(seen->slots);
+		*seen = larger;
+	}
+	if (!put_hash(seen, hash))
+		return false;
+	seen->count++;
+	return true;
+}
+
+static uint64_t
+with_promises(const struct campaign *campaign, uint64_t hash)
+{
+	int64_t promises[] = { ledger_forced_end(campaign->ledger), ledger_published_end(campaign->ledger),
+		ledger_start(campaign->ledger) };
+
+	return hash ^ image_hash_bytes(promises, sizeof(promises));
+}
+
+/* ---- one state ---- */
+
+static int
+try_state(const struct state *state, void *context)
+{
+	struct campaign *campaign = context;
+	uint64_t hash;
+	bool deep;
+
+	if (campaign->result.distinct >= campaign->settings->states)
+		return 1;
+	model_image(campaign->model, state->fates, state->seed, state->garbage, &campaign->image);
+	hash = image_hash(&campaign->image);
+	if (!is_new(&campaign->cases, with_promises(campaign, hash)))
+		return 0;
+	campaign->result.distinct += is_new(&campaign->trees, hash);
+	deep = campaign->result.states++ % DEEP_EVERY == 0;
+	if (check_state(campaign->check, &campaign->image, campaign->ledger, deep, state->seed, campaign->why) == 0)
+		return 0;
+	snprintf(campaign->why + strlen(campaign->why), sizeof(campaign->why) - strlen(campaign->why), " (of the units kept: %s)",
+	    state->kind);
+	return -1;
+}
+
+/* ---- a failure ---- */
+
+static void
+keep_state(const struct campaign *campaign, const struct recording *recording, char *path, size_t size)
+{
+	const char *tmp = getenv("TMPDIR");
+	char command[3 * BROKER_PATH_BYTES];
+
+	snprintf(path, size, "%.200s/powercut-XXXXXX", tmp == NULL ? "/tmp" : tmp);
+	ck_assert_ptr_nonnull(mkdtemp(path));
+	snprintf(command, sizeof(command), "cp %.400s %.400s/events", recording->log_path, path);
+	if (system(command) != 0)
+		fprintf(stderr, "%s: cannot keep the events\n", path);
+	snprintf(command, sizeof(command), "%.400s/state", path);
+	image_write(&campaign->image, command);
+}
+
+static void
+report_failure(struct campaign *campaign, const struct recording *recording, size_t event)
+{
+	const struct campaign_settings *settings = campaign->settings;
+	char *lines = check_lines(campaign->check);
+	char path[BROKER_PATH_BYTES];
+
+	check_end(campaign->check);
+	keep_state(campaign, recording, path, sizeof(path));
+	fprintf(stderr, "%s", lines);
+	ck_abort_msg("%s, %s names: power is cut behind event %zu (%s): %s. Promised: FORCED to %" PRId64 ", published %" PRId64
+	    ". LOGBROKER_TEST_SEED=%" PRIu64 "; the state, and all events, are kept in %s", settings->name,
+	    settings->profile == STATES_STRICT ? "strict" : "ordered", event, powercut_event_text(campaign->log.events[event]),
+	    campaign->why, ledger_forced_end(campaign->ledger), ledger_published_end(campaign->ledger), settings->seed, path);
+}
+
+/* ---- all of them ---- */
+
+static void
+begin_pass(struct campaign *campaign, const struct recording *recording)
+{
+	struct ledger_settings settings = { .format = recording->settings.record_format,
+		.durable = recording->settings.durable_only, .directory = "data/t-0", .requests = recording->requests,
+		.request_count = recording->request_count };
+
+	campaign->model = model_new();
+	campaign->ledger = ledger_new(&settings);
+}
+
+static void
+end_pass(struct campaign *campaign)
+{
+	model_free(campaign->model);
+	ledger_free(campaign->ledger);
+}
+
+static void
+apply(struct campaign *campaign, size_t event)
+{
+	const struct powercut_event *e = campaign->log.events[event];
+	const char *why;
+
+	if (model_apply(campaign->model, e) == -1)
+		ck_abort_msg("event %zu cannot be: %s", event, powercut_event_text(e));
+	if (ledger_note(campaign->ledger, campaign->model, e, &why) == -1)
+		ck_abort_msg("event %zu: %s: %s", event, why, powercut_event_text(e));
+}
+
+/* Had anything been changed that the recorder has not seen, the tree would be another one. */
+static void
+compare_with_disk(struct campaign *campaign, const struct recording *recording)
+{
+	char why[IMAGE_WHY_BYTES];
+
+	model_image_applied(campaign->model, &campaign->image);
+	if (!image_is_at(&campaign->image, recording->root, why))
+		ck_abort_msg("not all has been recorded: %s", why);
+}
+
+/* What does not change anything, nor promise anything, leaves the same states. */
+static bool
+matters(const struct powercut_event *event)
+{
+	return event->kind != POWERCUT_FORCE && event->kind != POWERCUT_SENT && event->kind != POWERCUT_START;
+}
+
+/* At every so-many-th event, another one each time. */
+static int
+run_pass(struct campaign *campaign, const struct recording *recording, struct states *states, uint64_t stride)
+{
+	int done = 0;
+
+	begin_pass(campaign, recording);
+	for (size_t i = 0; i < campaign->log.count && done == 0; i++) {
+		apply(campaign, i);
+		if (!matters(campaign->log.events[i]) || wire_random(&states->seed) % stride != 0)
+			continue;
+		done = states_visit(states, campaign->model, try_state, campaign);
+		if (done == -1)
+			report_failure(campaign, recording, i);
+	}
+	if (done == 0)
+		compare_with_disk(campaign, recording);
+	end_pass(campaign);
+	return done;
+}
+
+static void
+make_work_path(char *path, size_t size)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(path, size, "%.200s/states-XXXXXX", tmp == NULL ? "/tmp" : tmp);
+	ck_assert_ptr_nonnull(mkdtemp(path));
+}
+
+struct campaign_result
+campaign_run(const struct campaign_settings *settings, const struct recording *recording)
+{
+	struct campaign campaign = { .settings = settings };
+	struct states states = { .profile = settings->profile, .random = 2, .seed = settings->seed };
+	char work_path[CHECK_PATH_BYTES];
+	struct check_settings check = { .partition = recording->settings, .work_path = work_path };
+	uint64_t stride;
+
+	ck_assert_msg(powercut_log_read(&campaign.log, recording->log_path) == 0, "%s: %s", recording->log_path, strerror(errno));
+	make_work_path(work_path, sizeof(work_path));
+	campaign.check = check_begin(&check);
+	stride = campaign.log.count * STATES_OF_EVENT / (uint64_t)settings->states + 1;
+	states.subsets_of = stride == 1 ? SUBSETS_OF : SUBSETS_OF / 3;
+	for (int pass = 0; pass < PASSES_MAX && campaign.result.distinct < settings->states; pass++)
+		run_pass(&campaign, recording, &states, stride);
+	campaign.result.events = (long)campaign.log.count;
+	campaign.result.recoveries = check_recoveries(campaign.check);
+	check_end(campaign.check);
+	image_free(&campaign.image);
+	image_remove(work_path);
+	powercut_log_free(&campaign.log);
+	free(campaign.trees.slots);
+	free(campaign.cases.slots);
+	return campaign.result;
+}

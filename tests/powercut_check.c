@@ -1,0 +1,519 @@
+/* See powercut_check.h. */
+#include "tests/powercut_check.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/logkit.h"
+#include "tests/powercut_recorder.h"
+#include "tests/powercut_states.h"
+#include "tests/wire.h"
+#include "worker/segment.h"
+#include "worker/stop_marker.h"
+#include "worker/syscalls.h"
+
+enum { CUT_RECOVERIES = 4, ANY_RECORD = -2 };
+
+static const char NAME[] = "t-0", DATA[] = "data";
+
+/* A log as it was found: its records, as they stand in the files. */
+struct found {
+	int64_t start, end;
+	uint8_t *bytes;
+	size_t size, capacity;
+	size_t *ends;		/* of each record in bytes */
+	size_t count, ends_capacity;
+};
+
+struct check {
+	struct check_settings settings;
+	char state_path[CHECK_PATH_BYTES], again_path[CHECK_PATH_BYTES];
+	struct syscalls kernel, plain, recording;
+	int lines_fd, stderr_fd;
+	struct found first, second;
+	struct image image;	/* of a recovery that was cut off */
+	long recoveries;
+};
+
+__attribute__((format(printf, 2, 3))) static int
+wrong(char *why, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(why, CHECK_WHY_BYTES, format, arguments);
+	va_end(arguments);
+	return -1;
+}
+
+/* ---- the recorded recovery ---- */
+
+static uint8_t *events;
+static size_t events_bytes, events_capacity;
+
+static void
+take_event(const void *event, size_t bytes)
+{
+	if (events_bytes + bytes > events_capacity) {
+		events_capacity = 2 * (events_bytes + bytes);
+		events = realloc(events, events_capacity);
+		ck_assert_ptr_nonnull(events);
+	}
+	memcpy(events + events_bytes, event, bytes);
+	events_bytes += bytes;
+}
+
+static int
+no_force(int fd)
+{
+	(void)fd;
+	return 0;
+}
+
+/* ---- set-up ---- */
+
+/* The product says much of what it finds, and only what it says of a failure is of use. */
+static void
+catch_lines(struct check *check)
+{
+	check->lines_fd = memfd_create("lines", MFD_CLOEXEC);
+	check->stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
+	ck_assert(check->lines_fd != -1 && check->stderr_fd != -1);
+	ck_assert_int_ne(dup2(check->lines_fd, STDERR_FILENO), -1);
+}
+
+struct check *
+check_begin(const struct check_settings *settings)
+{
+	struct check *check = calloc(1, sizeof(*check));
+
+	ck_assert_ptr_nonnull(check);
+	check->settings = *settings;
+	snprintf(check->state_path, sizeof(check->state_path), "%.400s/state", settings->work_path);
+	snprintf(check->again_path, sizeof(check->again_path), "%.400s/again", settings->work_path);
+	check->kernel = check->plain = check->recording = syscalls;
+	check->plain.fdatasync = check->plain.fsync = no_force;
+	recorder_use_stores(&check->recording);
+	recorder_use_calls(&check->recording);
+	catch_lines(check);
+	return check;
+}
+
+void
+check_end(struct check *check)
+{
+	syscalls = check->kernel;
+	dup2(check->stderr_fd, STDERR_FILENO);
+	close(check->stderr_fd);
+	close(check->lines_fd);
+	image_remove(check->state_path);
+	image_remove(check->again_path);
+	image_free(&check->image);
+	free(check->first.bytes);
+	free(check->first.ends);
+	free(check->second.bytes);
+	free(check->second.ends);
+	free(check);
+}
+
+char *
+check_lines(struct check *check)
+{
+	off_t size = lseek(check->lines_fd, 0, SEEK_END);
+	char *lines = calloc(1, (size_t)size + 1);
+
+	ck_assert_ptr_nonnull(lines);
+	ck_assert_int_eq(pread(check->lines_fd, lines, (size_t)size, 0), size);
+	return lines;
+}
+
+long
+check_recoveries(const struct check *check)
+{
+	return check->recoveries;
+}
+
+/* ---- opening ---- */
+
+/*
+ * What a clean stop has said of the segment is believed when its file is as it was then: size and time of modification. Here
+ * that time is what it says, as if the disk had it: the worst that can be.
+ */
+static void
+keep_times(int data_fd, const struct stop_state *left)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT },
+		{ .tv_sec = left->modified_ns / 1000000000, .tv_nsec = left->modified_ns % 1000000000 } };
+	char name[SEGMENT_NAME_BYTES], path[CHECK_PATH_BYTES];
+
+	segment_name(name, left->base);
+	snprintf(path, sizeof(path), "%s/%s", NAME, name);
+	utimensat(data_fd, path, times, 0);
+}
+
+/* As the supervisor does at each start. */
+static int
+open_data(const char *root)
+{
+	int root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC), data_fd;
+
+	ck_assert_int_ne(root_fd, -1);
+	if (syscalls.mkdir(root_fd, DATA, 0750) == -1)
+		ck_assert_int_eq(errno, EEXIST);
+	ck_assert_int_eq(syscalls.fsync(root_fd), 0);
+	data_fd = openat(root_fd, DATA, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ne(data_fd, -1);
+	close(root_fd);
+	return data_fd;
+}
+
+/* As a worker does it, of a broker that is started after the machine was. */
+static int
+open_log(struct check *check, const char *root, struct partition_opened *opened, char *why)
+{
+	struct partition_known known = { .published_end = -1, .from_disk = true };
+	struct stop_marker marker;
+	int data_fd = open_data(root);
+
+	stop_marker_take(&marker, data_fd, 0, 1);
+	known.stopped = stop_marker_find(&marker, NAME);
+	if (known.stopped != NULL)
+		keep_times(data_fd, known.stopped);
+	partition_open(data_fd, NAME, &check->settings.partition, &known, opened);
+	stop_marker_free(&marker);
+	close(data_fd);
+	if (opened->partition == NULL)
+		return wrong(why, "the log is refused: %s", opened->why);
+	return 0;
+}
+
+/* ---- reading ---- */
+
+static void
+add_record(struct found *found, size_t bytes)
+{
+	if (found->count == found->ends_capacity) {
+		found->ends_capacity = found->ends_capacity == 0 ? 256 : 2 * found->ends_capacity;
+		found->ends = realloc(found->ends, found->ends_capacity * sizeof(*found->ends));
+		ck_assert_ptr_nonnull(found->ends);
+	}
+	found->ends[found->count] = (found->count == 0 ? 0 : found->ends[found->count - 1]) + bytes;
+	found->count++;
+}
+
+static enum partition_found
+find(struct partition *p, int64_t offset, struct partition_place *place)
+{
+	enum partition_found result = partition_find(p, offset, place);
+	struct partition_load *load;
+
+	if (result != PARTITION_COLD)
+		return result;
+	load = partition_load_begin(p, offset);
+	ck_assert_ptr_nonnull(load);
+	partition_load_store_nothing(load);
+	partition_load_run(load);
+	partition_load_finish(p, load);
+	return partition_find(p, offset, place);
+}
+
+/* All that is to be read from that place of a segment on. */
+static int
+read_segment(struct found *found, const struct partition_place *place, enum record_format format, char *why)
+{
+	size_t bytes = (size_t)place->bytes_in_segment, from = found->size;
+
+	if (from + bytes > found->capacity) {
+		found->capacity = 2 * (from + bytes);
+		found->bytes = realloc(found->bytes, found->capacity);
+		ck_assert_ptr_nonnull(found->bytes);
+	}
+	if (pread(place->segment->fd, found->bytes + from, bytes, place->position) != (ssize_t)bytes)
+		return wrong(why, "a segment ends ahead of its records");
+	found->size += bytes;
+	while (from < found->size) {
+		size_t record = found->size - from < 4 ? 0 : segment_record_bytes(format, found->bytes + from);
+
+		if (record == 0 || record > found->size - from)
+			return wrong(why, "no record stands at offset %" PRId64, found->start + (int64_t)found->count);
+		add_record(found, record);
+		from += record;
+	}
+	return 0;
+}
+
+static int
+read_log(struct check *check, struct partition *p, struct found *found, char *why)
+{
+	found->size = found->count = 0;
+	found->start = partition_log_start(p);
+	found->end = partition_log_end(p);
+	while (found->start + (int64_t)found->count < found->end) {
+		struct partition_place place;
+		int64_t offset = found->start + (int64_t)found->count;
+
+		if (find(p, offset, &place) != PARTITION_FOUND || place.bytes_in_segment <= 0)
+			return wrong(why, "the record at offset %" PRId64 " cannot be read; the log goes to %" PRId64, offset, found->end);
+		if (read_segment(found, &place, check->settings.partition.record_format, why) == -1)
+			return -1;
+	}
+	if (found->start + (int64_t)found->count != found->end)
+		return wrong(why, "there are records behind the end, %" PRId64, found->end);
+	return 0;
+}
+
+static const uint8_t *
+record_of(const struct found *found, size_t number, size_t *size)
+{
+	size_t from = number == 0 ? 0 : found->ends[number - 1];
+
+	*size = found->ends[number] - from;
+	return found->bytes + from;
+}
+
+/* ---- judging ---- */
+
+static int64_t
+promised_end(const struct ledger *ledger)
+{
+	int64_t forced = ledger_forced_end(ledger), published = ledger_published_end(ledger);
+
+	return forced > published ? forced : published;
+}
+
+/* In plain a record that was not written to its end looks like any other. */
+static int64_t
+told_end(const struct check *check, const struct ledger *ledger, const struct found *found)
+{
+	return check->settings.partition.record_format == RECORD_CRC32C ? found->end : promised_end(ledger);
+}
+
+static int
+judge_records(const struct ledger *ledger, const struct found *found, int64_t end, char *why)
+{
+	int64_t promised = promised_end(ledger);
+	int before = ANY_RECORD;
+
+	for (int64_t offset = found->start; offset < end; offset++) {
+		size_t size;
+		const uint8_t *bytes = record_of(found, (size_t)(offset - found->start), &size);
+		int record = ledger_find(ledger, offset, before, bytes, size);
+
+		if (record == -1 && ledger_find(ledger, offset, ANY_RECORD, bytes, size) != -1)
+			return wrong(why, "the record at offset %" PRId64 " was not appended behind the one ahead of it", offset);
+		if (record == -1)
+			return wrong(why, "the record at offset %" PRId64 " was never appended there", offset);
+		if (offset < promised && record != ledger_at(ledger, offset))
+			return wrong(why, "the record at offset %" PRId64 " is not the one that was acknowledged", offset);
+		before = record;
+	}
+	return 0;
+}
+
+static int
+judge(const struct check *check, const struct ledger *ledger, const struct found *found, char *why)
+{
+	if (found->end < ledger_forced_end(ledger))
+		return wrong(why, "the log ends at %" PRId64 ", and FORCED had been answered up to %" PRId64, found->end,
+		    ledger_forced_end(ledger));
+	if (found->end < ledger_published_end(ledger))
+		return wrong(why, "the log ends at %" PRId64 ", and %" PRId64 " had been published as durable", found->end,
+		    ledger_published_end(ledger));
+	if (found->start > ledger_start(ledger))
+		return wrong(why, "the log starts at %" PRId64 ", and only what lies below %" PRId64 " had been retired", found->start,
+		    ledger_start(ledger));
+	return judge_records(ledger, found, told_end(check, ledger, found), why);
+}
+
+/* ---- nothing comes back ---- */
+
+/* Of the length of the record that stood there last, but other bytes. */
+static size_t
+new_record(const struct check *check, const struct ledger *ledger, int64_t offset, uint8_t *record)
+{
+	enum record_format format = check->settings.partition.record_format;
+	int lost = ledger_at(ledger, offset);
+	size_t size = lost == -1 ? 50 : ledger_record(ledger, lost)->size - record_header_bytes(format);
+	uint8_t payload[LEDGER_PAYLOAD_MAX];
+
+	memset(payload, 0xEE, size);
+	return (size_t)(record_put(record, format, payload, size) - record);
+}
+
+/* As the worker does: makes room first where there is none. */
+static int
+append(struct partition *p, const uint8_t *record, size_t bytes)
+{
+	struct partition_upkeep upkeep;
+	struct partition_roll *roll;
+
+	if (partition_fit(p, (int64_t)bytes) == PARTITION_ROLL) {
+		roll = partition_roll_begin(p, NULL, 0, 0);
+		ck_assert_ptr_nonnull(roll);
+		partition_roll_run(roll);
+		if (partition_roll_finish(p, roll) == -1)
+			return -1;
+	}
+	if (partition_fit(p, (int64_t)bytes) == PARTITION_AHEAD
+	    && partition_upkeep_begin(p, (int64_t)bytes, 0, &upkeep)) {
+		partition_upkeep_run(&upkeep);
+		if (partition_upkeep_finish(p, &upkeep) == -1)
+			return -1;
+	}
+	return partition_append(p, record, bytes, 1);
+}
+
+static int
+compare_again(const struct found *first, const struct found *second, const uint8_t *record, size_t bytes, char *why)
+{
+	if (second->end != first->end + 1)
+		return wrong(why, "the log ended at %" PRId64 ", one record was appended, and now it ends at %" PRId64, first->end,
+		    second->end);
+	if (second->start != first->start || second->size != first->size + bytes
+	    || memcmp(second->bytes, first->bytes, first->size) != 0 || memcmp(second->bytes + first->size, record, bytes) != 0)
+		return wrong(why, "the log is another one after a record was appended at its end, %" PRId64, first->end);
+	return 0;
+}
+
+static int
+recover(struct check *check, const char *root, struct found *found, struct partition **kept, char *why)
+{
+	struct partition_opened opened;
+	int done = open_log(check, root, &opened, why);
+
+	if (done == 0)
+		done = read_log(check, opened.partition, found, why);
+	if (done == 0 && kept != NULL)
+		*kept = opened.partition;
+	else
+		partition_close(opened.partition);
+	return done;
+}
+
+static int
+check_twice(struct check *check, const struct ledger *ledger, char *why)
+{
+	uint8_t record[LEDGER_PAYLOAD_MAX + RECORD_HEADER_MAX_BYTES];
+	struct partition *p = NULL;
+	size_t bytes;
+
+	if (recover(check, check->state_path, &check->first, &p, why) == -1)
+		return -1;
+	if (judge(check, ledger, &check->first, why) == -1) {
+		partition_close(p);
+		return -1;
+	}
+	bytes = new_record(check, ledger, check->first.end, record);
+	if (append(p, record, bytes) == -1) {
+		partition_close(p);
+		return wrong(why, "nothing can be appended: %s", strerror(errno));
+	}
+	partition_close(p);
+	if (recover(check, check->state_path, &check->second, NULL, why) == -1)
+		return -1;
+	return compare_again(&check->first, &check->second, record, bytes, why);
+}
+
+/* ---- recoveries that are cut off ---- */
+
+struct again {
+	struct check *check;
+	struct model *model;
+	const struct ledger *ledger;
+	uint64_t skip;		/* so many states are not tried */
+	char *why;
+};
+
+/* One of them, chosen by chance. */
+static int
+check_again(const struct state *state, void *context)
+{
+	struct again *again = context;
+	struct check *check = again->check;
+	char why[CHECK_WHY_BYTES];
+
+	if (again->skip-- > 0)
+		return 0;
+	model_image(again->model, state->fates, state->seed, state->garbage, &check->image);
+	image_write(&check->image, check->again_path);
+	check->recoveries++;
+	if (recover(check, check->again_path, &check->second, NULL, why) == -1
+	    || judge(check, again->ledger, &check->second, why) == -1)
+		return wrong(again->why, "a recovery was cut off (%s), and then: %.600s", state->kind, why);
+	if (check->second.end != check->first.end || check->second.size != check->first.size
+	    || memcmp(check->second.bytes, check->first.bytes, check->first.size) != 0)
+		return wrong(again->why, "a recovery was cut off (%s): the log had ended at %" PRId64 ", and ends at %" PRId64 " now",
+		    state->kind, check->first.end, check->second.end);
+	return 1;
+}
+
+/* The recovery of the state, as the model sees it: from its events. */
+static int
+record_recovery(struct check *check, struct powercut_log *log, char *why)
+{
+	uint8_t *memory;
+	int done;
+
+	events_bytes = 0;
+	syscalls = check->recording;
+	recorder_begin(check->state_path, NULL, take_event);
+	done = recover(check, check->state_path, &check->first, NULL, why);
+	syscalls = check->plain;
+	if (done == -1)
+		return -1;
+	memory = malloc(events_bytes);
+	ck_assert_ptr_nonnull(memory);
+	memcpy(memory, events, events_bytes);
+	ck_assert_int_eq(powercut_log_take(log, memory, events_bytes), 0);
+	return 0;
+}
+
+static int
+cut_recovery(struct check *check, const struct image *image, const struct ledger *ledger, uint64_t seed, char *why)
+{
+	struct states states = { .profile = seed % 2 == 0 ? STATES_STRICT : STATES_ORDERED, .random = 1, .seed = seed };
+	struct again again = { .check = check, .ledger = ledger, .why = why };
+	struct powercut_log log;
+	int done = 0;
+
+	image_write(image, check->state_path);
+	again.model = model_of_image(image, check->state_path);
+	if (record_recovery(check, &log, why) == -1)
+		done = -1;
+	for (size_t i = 0; done != -1 && i < log.count; i++) {
+		ck_assert_msg(model_apply(again.model, log.events[i]) == 0, "of a recovery: %s", powercut_event_text(log.events[i]));
+		if (wire_random(&seed) % log.count >= CUT_RECOVERIES)
+			continue;
+		again.skip = wire_random(&seed) % 8;
+		done = states_visit(&states, again.model, check_again, &again);
+	}
+	model_free(again.model);
+	if (done != -1 || log.memory != NULL)
+		powercut_log_free(&log);
+	return done == -1 ? -1 : 0;
+}
+
+int
+check_state(struct check *check, const struct image *image, const struct ledger *ledger, bool deep, uint64_t seed, char *why)
+{
+	int done;
+
+	if (ftruncate(check->lines_fd, 0) == -1 || lseek(check->lines_fd, 0, SEEK_SET) == -1)
+		return wrong(why, "no log lines: %s", strerror(errno));
+	syscalls = check->plain;
+	image_write(image, check->state_path);
+	done = check_twice(check, ledger, why);
+	if (done == 0 && deep)
+		done = cut_recovery(check, image, ledger, seed, why);
+	syscalls = check->kernel;
+	return done;
+}

@@ -1,0 +1,327 @@
+/* See powercut_workloads.h. */
+#include "tests/powercut_workloads.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/wire.h"
+
+enum { PRODUCERS_MAX = 8, KIB = 1024, BATCH_MAX = 40 };
+
+struct workload {
+	const char *name;
+	void (*run)(struct recording *recording);
+	int64_t segment_bytes;
+	bool durable;
+	const char *log;	/* further lines of broker.ini */
+};
+
+/* ---- producers ---- */
+
+struct producers {
+	struct recording *recording;
+	int fds[PRODUCERS_MAX];
+	int count;
+	int unanswered[PRODUCERS_MAX];
+	int refused;		/* answers of STORAGE_FAILURE */
+};
+
+static void
+connect_producers(struct recording *recording, struct producers *producers, int count)
+{
+	*producers = (struct producers){ .recording = recording, .count = count };
+	for (int i = 0; i < count; i++) {
+		producers->fds[i] = wire_connect_tcp(recording->broker.port);
+		ck_assert_int_ge(producers->fds[i], 0);
+	}
+}
+
+static void
+disconnect_producers(struct producers *producers)
+{
+	for (int i = 0; i < producers->count; i++)
+		close(producers->fds[i]);
+}
+
+static void
+produce(struct producers *producers, int who, int ack, int count)
+{
+	static uint8_t payloads[BATCH_MAX][LEDGER_PAYLOAD_MAX];
+	struct recording *recording = producers->recording;
+	struct wire_record records[BATCH_MAX];
+	struct wire_bytes request = { 0 };
+	int32_t id = recording->request_count++;
+
+	ck_assert_int_lt(id, WORKLOAD_REQUESTS_MAX);
+	recording->requests[id] = (struct ledger_request){ ack, count };
+	for (int i = 0; i < count; i++) {
+		ledger_payload(id, i, payloads[i], &records[i].length);
+		records[i].payload = payloads[i];
+	}
+	wire_put_produce(&request, id, "t", 0, ack, records, (size_t)count);
+	ck_assert_int_eq(wire_send(producers->fds[who], request.data, request.length), 0);
+	wire_bytes_free(&request);
+	producers->unanswered[who] += ack != WIRE_NONE;
+}
+
+/* All answers that are owed. */
+static void
+await_answers(struct producers *producers)
+{
+	for (int i = 0; i < producers->count; i++)
+		for (; producers->unanswered[i] > 0; producers->unanswered[i]--) {
+			struct wire_answer answer;
+
+			ck_assert_int_eq(wire_read_answer(producers->fds[i], &answer, WIRE_DEADLINE_MS), 0);
+			ck_assert(answer.error == WIRE_OK || answer.error == WIRE_STORAGE_FAILURE);
+			producers->refused += answer.error != WIRE_OK;
+			wire_answer_free(&answer);
+		}
+}
+
+static int
+chance(struct recording *recording, int below)
+{
+	return (int)(wire_random(&recording->seed) % (uint64_t)below);
+}
+
+/* Each of the producers, so many times, with so many requests at once. */
+static void
+produce_rounds(struct producers *producers, int rounds, int depth, int ack, int batch_max)
+{
+	for (int round = 0; round < rounds; round++) {
+		for (int i = 0; i < producers->count * depth; i++)
+			produce(producers, i % producers->count, ack, 1 + chance(producers->recording, batch_max));
+		await_answers(producers);
+	}
+	ck_assert_int_eq(producers->refused, 0);
+}
+
+/* ---- workloads ---- */
+
+static void
+run_simple(struct recording *recording, int count, int rounds, int depth, int ack, int batch_max)
+{
+	struct producers producers;
+
+	connect_producers(recording, &producers, count);
+	produce_rounds(&producers, rounds, depth, ack, batch_max);
+	disconnect_producers(&producers);
+}
+
+static void
+run_first_start(struct recording *recording)
+{
+	run_simple(recording, 1, 2, 1, WIRE_FORCED, 1);
+}
+
+static void
+run_forced(struct recording *recording)
+{
+	run_simple(recording, 1, 40, 1, WIRE_FORCED, 6);
+}
+
+static void
+run_written(struct recording *recording)
+{
+	run_simple(recording, 2, 25, 1, WIRE_WRITTEN, 6);
+}
+
+/* Barriers under which others write. */
+static void
+run_shared(struct recording *recording)
+{
+	run_simple(recording, PRODUCERS_MAX, 6, 2, WIRE_FORCED, 3);
+}
+
+/* WRITTEN is answered like FORCED. */
+static void
+run_durable(struct recording *recording)
+{
+	run_simple(recording, 4, 12, 1, WIRE_WRITTEN, 4);
+}
+
+static void
+run_large(struct recording *recording)
+{
+	run_simple(recording, 2, 5, 1, WIRE_FORCED, BATCH_MAX);
+}
+
+static void
+run_mixed(struct recording *recording)
+{
+	static const int acks[] = { WIRE_NONE, WIRE_WRITTEN, WIRE_WRITTEN, WIRE_FORCED };
+	struct producers producers;
+
+	connect_producers(recording, &producers, 3);
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < 4; i++)
+			produce(&producers, chance(recording, 3), acks[chance(recording, 4)],
+			    1 + chance(recording, chance(recording, 8) == 0 ? BATCH_MAX : 5));
+		await_answers(&producers);
+	}
+	disconnect_producers(&producers);
+}
+
+static bool
+has_retired(void *context)
+{
+	struct recording *recording = context;
+	int64_t bases[64];
+
+	return broker_segments(&recording->broker, "t", 0, bases, 64) > 0 && bases[0] > 0;
+}
+
+static void
+run_retention(struct recording *recording)
+{
+	struct producers producers;
+
+	connect_producers(recording, &producers, 2);
+	for (int round = 0; round < 40 && (round < 4 || !has_retired(recording)); round++)
+		produce_rounds(&producers, 8, 1, round % 2 == 0 ? WIRE_FORCED : WIRE_WRITTEN, 5);
+	ck_assert(broker_wait(has_retired, recording, WIRE_DEADLINE_MS));
+	produce_rounds(&producers, 4, 1, WIRE_FORCED, 5);
+	disconnect_producers(&producers);
+}
+
+/* ---- a disk that is full ---- */
+
+static void
+give_room(struct recording *recording, int64_t bytes)
+{
+	char path[BROKER_PATH_BYTES + 8];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s.new", recording->room_path);
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fprintf(file, "%lld", (long long)bytes);
+	ck_assert_int_eq(fclose(file), 0);
+	ck_assert_int_eq(rename(path, recording->room_path), 0);
+}
+
+/* Batches of all sizes, until there is room for none of them for a while; then there is some again. */
+static void
+run_full(struct recording *recording)
+{
+	struct producers producers;
+
+	connect_producers(recording, &producers, 2);
+	for (int round = 0; round < 3; round++) {
+		int refused = producers.refused;
+
+		give_room(recording, (round + 1) * 20 * KIB);
+		for (int i = 0; producers.refused < refused + 6 && i < 100; i++) {
+			produce(&producers, i % 2, i % 3 == 0 ? WIRE_WRITTEN : WIRE_FORCED, 1 + chance(recording, i % 7 == 0 ? BATCH_MAX : 5));
+			if (i % 2 == 0)
+				await_answers(&producers);
+		}
+		await_answers(&producers);
+		ck_assert_int_gt(producers.refused, refused);
+	}
+	unlink(recording->room_path);
+	produce(&producers, 0, WIRE_FORCED, 3);
+	await_answers(&producers);
+	disconnect_producers(&producers);
+}
+
+/* ---- restarts ---- */
+
+/* Stopped in order, killed, stopped again: with records behind the last barrier, and without. */
+static void
+run_restart(struct recording *recording)
+{
+	static const int acks[] = { WIRE_WRITTEN, WIRE_FORCED, WIRE_WRITTEN, WIRE_WRITTEN };
+
+	for (int life = 0; life < 4; life++) {
+		if (life == 2)
+			broker_stop(&recording->broker);
+		else if (life > 0)
+			broker_kill(&recording->broker);
+		if (life > 0)
+			broker_restart(&recording->broker, NULL);
+		run_simple(recording, 2, 5, 1, acks[life], 5);
+	}
+}
+
+static const struct workload workloads[WORKLOAD_COUNT] = {
+	{ "first start", run_first_start, 4 * KIB, false, "" },
+	{ "forced", run_forced, 4 * KIB, false, "" },
+	{ "written", run_written, 16 * KIB, false, "flush_interval = 10ms\n" },
+	{ "shared", run_shared, 8 * KIB, false, "" },
+	{ "durable", run_durable, 4 * KIB, true, "visibility = durable\n" },
+	{ "large", run_large, 4 * KIB, false, "" },
+	{ "mixed", run_mixed, 8 * KIB, false, "flush_records = 20\n" },
+	{ "retention", run_retention, 4 * KIB, false, "retention_bytes = 12KiB\nretention_check_interval = 20ms\n" },
+	{ "full", run_full, 8 * KIB, false, "" },
+	{ "restart", run_restart, 64 * KIB, false, "" },
+};
+
+const char *
+workload_name(int number)
+{
+	return workloads[number].name;
+}
+
+/* ---- recording ---- */
+
+/* What the broker's processes are told, for as long as they may be started. */
+static char environment[5][BROKER_PATH_BYTES + 32];
+static const char *environment_list[6];
+
+static void
+set_environment(int at, const char *name, const char *value)
+{
+	snprintf(environment[at], sizeof(environment[at]), "%s=%s", name, value);
+	environment_list[at] = environment[at];
+}
+
+static void
+prepare(struct recording *recording, const struct broker_config *config)
+{
+	char preload[BROKER_PATH_BYTES];
+	struct broker *broker = &recording->broker;
+	int fd;
+
+	broker_prepare(broker, config);
+	snprintf(recording->root, sizeof(recording->root), "%.400s/disk", broker->directory);
+	snprintf(recording->log_path, sizeof(recording->log_path), "%.400s/events", broker->directory);
+	snprintf(recording->room_path, sizeof(recording->room_path), "%.400s/room", broker->directory);
+	snprintf(broker->data_dir, sizeof(broker->data_dir), "%.400s/data", recording->root);
+	ck_assert_int_eq(mkdir(recording->root, 0755), 0);
+	fd = open(recording->log_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	ck_assert_int_ne(fd, -1);
+	close(fd);
+	broker_build_path("tests/powercut.so", preload, sizeof(preload));
+	set_environment(0, "LD_PRELOAD", preload);
+	set_environment(1, "POWERCUT_ROOT", recording->root);
+	set_environment(2, "POWERCUT_LOG", recording->log_path);
+	set_environment(3, "POWERCUT_ROOM", recording->room_path);
+	set_environment(4, "POWERCUT_FORCE_US", "500");
+}
+
+void
+workload_record(int number, bool mapped, enum record_format format, uint64_t seed, struct recording *recording)
+{
+	const struct workload *workload = &workloads[number];
+	char log[512];
+	struct broker_config config = { .topics = "t = 1\n", .workers = 1, .log = log, .environment = environment_list };
+
+	memset(recording, 0, sizeof(*recording));
+	recording->seed = seed;
+	recording->settings = (struct partition_settings){ .record_format = format, .segment_bytes = workload->segment_bytes,
+		.index_interval_bytes = 1024, .mapped = mapped, .durable_only = workload->durable };
+	snprintf(log, sizeof(log), "write_mode = %s\nrecord_format = %s\nsegment_bytes = %lld\nindex_interval_bytes = 1024\n%s",
+	    mapped ? "mapped" : "file", record_format_name(format), (long long)workload->segment_bytes, workload->log);
+	prepare(recording, &config);
+	broker_restart(&recording->broker, NULL);
+	workload->run(recording);
+	broker_stop(&recording->broker);
+	broker_end(&recording->broker);
+}
