@@ -502,6 +502,17 @@ cut_recovery(struct check *check, const struct image *image, const struct ledger
 	return done == -1 ? -1 : 0;
 }
 
+/* After a power cut nothing is damaged. */
+static int
+judge_lines(struct check *check, char *why)
+{
+	char *lines = check_lines(check), *found = strstr(lines, "Z error ");
+	int done = found == NULL ? 0 : wrong(why, "told as an error: %.*s", (int)strcspn(found, "\n"), found);
+
+	free(lines);
+	return done;
+}
+
 int
 check_state(struct check *check, const struct image *image, const struct ledger *ledger, bool deep, uint64_t seed, char *why)
 {
@@ -514,6 +525,8 @@ check_state(struct check *check, const struct image *image, const struct ledger 
 	done = check_twice(check, ledger, why);
 	if (done == 0 && deep)
 		done = cut_recovery(check, image, ledger, seed, why);
+	if (done == 0)
+		done = judge_lines(check, why);
 	syscalls = check->kernel;
 	return done;
 }

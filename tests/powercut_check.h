@@ -8,7 +8,7 @@
  *   the log opens, and every record of it can be read
  *   all of it that was answered with FORCED is there, and what readers could read with visibility = durable
  *   what is there was appended so, one behind the other (in crc32c: in plain no sum tells what was not written to its end)
- *   what is missing at its front has been retired
+ *   what is missing at its front has been retired, and nothing is taken for damage
  *   a recovery that is cut off changes nothing of what the next one finds
  */
 #ifndef TESTS_POWERCUT_CHECK_H

@@ -183,8 +183,9 @@ run_retention(struct recording *recording)
 	struct producers producers;
 
 	connect_producers(recording, &producers, 2);
+	/* Large ones, so that several segments are to go at once. */
 	for (int round = 0; round < 40 && (round < 4 || !has_retired(recording)); round++)
-		produce_rounds(&producers, 8, 1, round % 2 == 0 ? WIRE_FORCED : WIRE_WRITTEN, 5);
+		produce_rounds(&producers, 3, 1, round % 2 == 0 ? WIRE_FORCED : WIRE_WRITTEN, BATCH_MAX);
 	ck_assert(broker_wait(has_retired, recording, WIRE_DEADLINE_MS));
 	produce_rounds(&producers, 4, 1, WIRE_FORCED, 5);
 	disconnect_producers(&producers);
@@ -233,21 +234,45 @@ run_full(struct recording *recording)
 
 /* ---- restarts ---- */
 
-/* Stopped in order, killed, stopped again: with records behind the last barrier, and without. */
+/* Killed and stopped in order, with records behind the last barrier and without. */
 static void
 run_restart(struct recording *recording)
 {
-	static const int acks[] = { WIRE_WRITTEN, WIRE_FORCED, WIRE_WRITTEN, WIRE_WRITTEN };
+	static const struct { int ack; bool killed; } lives[] = { { WIRE_FORCED, true }, { WIRE_WRITTEN, false }, { WIRE_FORCED, false },
+		{ WIRE_WRITTEN, true }, { WIRE_WRITTEN, false }, { WIRE_WRITTEN, false }, { WIRE_FORCED, false } };
 
-	for (int life = 0; life < 4; life++) {
-		if (life == 2)
-			broker_stop(&recording->broker);
-		else if (life > 0)
+	for (size_t life = 0; life < sizeof(lives) / sizeof(lives[0]); life++) {
+		if (life > 0 && lives[life - 1].killed)
 			broker_kill(&recording->broker);
+		else if (life > 0)
+			broker_stop(&recording->broker);
 		if (life > 0)
 			broker_restart(&recording->broker, NULL);
-		run_simple(recording, 2, 5, 1, acks[life], 5);
+		run_simple(recording, 2, 3, 1, lives[life].ack, 5);
 	}
+}
+
+/* The worker is replaced by another one, under those who write; what is not forced is handed over. */
+static void
+run_replace(struct recording *recording)
+{
+	static const int acks[] = { WIRE_WRITTEN, WIRE_FORCED, WIRE_WRITTEN, WIRE_NONE };
+	struct producers producers;
+	pid_t worker = broker_worker_of(&recording->broker, "t", 0);
+
+	recording->broker.workers_may_die = true;
+	connect_producers(recording, &producers, 2);
+	for (int round = 0; round < 4; round++) {
+		produce_rounds(&producers, 4, 1, acks[round], 5);
+		for (int i = 0; i < 4; i++)
+			produce(&producers, i % 2, acks[(round + i) % 3], 3);
+		ck_assert_int_eq(kill(worker, SIGTERM), 0);
+		worker = broker_wait_worker_of(&recording->broker, "t", 0, worker, WIRE_DEADLINE_MS);
+		ck_assert_int_ne(worker, 0);
+		await_answers(&producers);
+	}
+	produce_rounds(&producers, 2, 1, WIRE_FORCED, 5);
+	disconnect_producers(&producers);
 }
 
 static const struct workload workloads[WORKLOAD_COUNT] = {
@@ -261,6 +286,7 @@ static const struct workload workloads[WORKLOAD_COUNT] = {
 	{ "retention", run_retention, 4 * KIB, false, "retention_bytes = 12KiB\nretention_check_interval = 20ms\n" },
 	{ "full", run_full, 8 * KIB, false, "" },
 	{ "restart", run_restart, 64 * KIB, false, "" },
+	{ "replace", run_replace, 16 * KIB, false, "" },
 };
 
 const char *

@@ -29,7 +29,7 @@ struct recording {
 	uint64_t seed;
 };
 
-enum { WORKLOAD_COUNT = 10 };
+enum { WORKLOAD_COUNT = 11 };
 
 const char *workload_name(int number);
 
