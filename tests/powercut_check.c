@@ -21,7 +21,7 @@
 #include "worker/stop_marker.h"
 #include "worker/syscalls.h"
 
-enum { CUT_RECOVERIES = 4, ANY_RECORD = -2 };
+enum { CUT_RECOVERIES = 4, ANY_RECORD = -2, NEW_RECORD_MAX = 64 * 1024 };
 
 static const char NAME[] = "t-0", DATA[] = "data";
 
@@ -336,14 +336,66 @@ judge(const struct check *check, const struct ledger *ledger, const struct found
 
 /* ---- nothing comes back ---- */
 
-/* Of the length of the record that stood there last, but other bytes. */
+/* The segment of that name holds the record there, and so many bytes behind it as that is long. */
+static bool
+survives(const struct image_entry *segment, const struct ledger_record *record, int64_t position)
+{
+	return position + (int64_t)record->size <= segment->size
+	    && memcmp(segment->bytes + position, record->bytes, record->size) == 0;
+}
+
+/* The segment in which the log ends, and the position. */
+static const struct image_entry *
+find_end(const struct image *image, const struct found *found, int64_t *position)
+{
+	const struct image_entry *last = NULL;
+	int64_t base, last_base = -1;
+
+	for (size_t i = 0; i < image->count; i++) {
+		const char *name = strrchr(image->entries[i].path, '/');
+
+		if (name == NULL || strcmp(name + strcspn(name, "."), ".log") != 0)
+			continue;
+		base = segment_parse_base(name + 1);
+		if (base < found->start || base > found->end || base < last_base)
+			continue;
+		last = &image->entries[i];
+		last_base = base;
+	}
+	if (last != NULL)
+		*position = (int64_t)(found->size - (last_base == found->start ? 0 : found->ends[last_base - found->start - 1]));
+	return last;
+}
+
+/*
+ * How many bytes are lost there, up to a record that has survived behind them: when the new record has just as many, that one
+ * follows it. When none has: the bytes of the record that is lost.
+ */
 static size_t
-new_record(const struct check *check, const struct ledger *ledger, int64_t offset, uint8_t *record)
+lost_bytes(const struct image *image, const struct ledger *ledger, const struct found *found)
+{
+	int lost = ledger_at(ledger, found->end);
+	int64_t position = 0, from;
+	const struct image_entry *segment = find_end(image, found, &position);
+
+	from = position;
+	for (int64_t offset = found->end; segment != NULL && ledger_at(ledger, offset) != -1; offset++) {
+		const struct ledger_record *record = ledger_record(ledger, ledger_at(ledger, offset));
+
+		if (offset > found->end && survives(segment, record, position))
+			return (size_t)(position - from);
+		position += (int64_t)record->size;
+	}
+	return lost == -1 ? 50 : ledger_record(ledger, lost)->size;
+}
+
+/* Other bytes than anybody has produced. */
+static size_t
+new_record(const struct check *check, size_t bytes, uint8_t *record)
 {
 	enum record_format format = check->settings.partition.record_format;
-	int lost = ledger_at(ledger, offset);
-	size_t size = lost == -1 ? 50 : ledger_record(ledger, lost)->size - record_header_bytes(format);
-	uint8_t payload[LEDGER_PAYLOAD_MAX];
+	static uint8_t payload[NEW_RECORD_MAX];
+	size_t size = bytes - record_header_bytes(format);
 
 	memset(payload, 0xEE, size);
 	return (size_t)(record_put(record, format, payload, size) - record);
@@ -400,9 +452,9 @@ recover(struct check *check, const char *root, struct found *found, struct parti
 }
 
 static int
-check_twice(struct check *check, const struct ledger *ledger, char *why)
+check_twice(struct check *check, const struct image *image, const struct ledger *ledger, char *why)
 {
-	uint8_t record[LEDGER_PAYLOAD_MAX + RECORD_HEADER_MAX_BYTES];
+	static uint8_t record[NEW_RECORD_MAX];
 	struct partition *p = NULL;
 	size_t bytes;
 
@@ -412,7 +464,7 @@ check_twice(struct check *check, const struct ledger *ledger, char *why)
 		partition_close(p);
 		return -1;
 	}
-	bytes = new_record(check, ledger, check->first.end, record);
+	bytes = new_record(check, lost_bytes(image, ledger, &check->first), record);
 	if (append(p, record, bytes) == -1) {
 		partition_close(p);
 		return wrong(why, "nothing can be appended: %s", strerror(errno));
@@ -522,7 +574,7 @@ check_state(struct check *check, const struct image *image, const struct ledger 
 		return wrong(why, "no log lines: %s", strerror(errno));
 	syscalls = check->plain;
 	image_write(image, check->state_path);
-	done = check_twice(check, ledger, why);
+	done = check_twice(check, image, ledger, why);
 	if (done == 0 && deep)
 		done = cut_recovery(check, image, ledger, seed, why);
 	if (done == 0)

@@ -17,10 +17,11 @@ struct node {
 	int next;	/* at the same offset, -1: none */
 };
 
-/* What stands in a segment's file, as far as it makes sense: where each record ends. */
+/* What was appended to a segment's file: where each record ends. */
 struct view {
 	int file;
 	int64_t base;
+	int64_t stored_from, stored_to;	/* the last store, which its length word follows */
 	struct { int64_t end; int node; } *known;
 	size_t count, capacity;
 };
@@ -55,7 +56,7 @@ ledger_payload(int32_t id, int record, uint8_t *to, size_t *size)
 	wire_random(&state);
 	/* Many of one size, so that what was lost fits behind what takes its place; some that fill a good part of a segment. */
 	*size = 1 + wire_random(&state) % (wire_random(&state) % 8 == 0 ? LEDGER_PAYLOAD_MAX : 120);
-	if (wire_random(&state) % 2 == 0)
+	if (wire_random(&state) % 2 == 0 || id >= LEDGER_USUAL_FROM)
 		*size = USUAL_PAYLOAD;
 	for (size_t i = 0; i < *size; i++)
 		to[i] = (uint8_t)wire_random(&state);
@@ -200,9 +201,9 @@ last_of(const struct ledger *ledger, const struct view *view)
 	return view->base == 0 || (size_t)view->base > ledger->offsets ? -1 : ledger->current[view->base - 1];
 }
 
-/* Bytes have changed from there on. */
+/* Bytes have changed from there on. Behind `end` may stand what nobody has appended to what is there now. */
 static void
-look_again(struct ledger *ledger, struct view *view, int64_t changed, const uint8_t *bytes, int64_t size)
+look_again(struct ledger *ledger, struct view *view, int64_t changed, const uint8_t *bytes, int64_t end)
 {
 	size_t record_bytes;
 	int64_t position;
@@ -210,7 +211,7 @@ look_again(struct ledger *ledger, struct view *view, int64_t changed, const uint
 	while (view->count > 0 && view->known[view->count - 1].end > changed)
 		view->count--;
 	position = view->count == 0 ? 0 : view->known[view->count - 1].end;
-	while (position < size && record_check(ledger->settings.format, bytes + position, (size_t)(size - position),
+	while (position < end && record_check(ledger->settings.format, bytes + position, (size_t)(end - position),
 	    &record_bytes) == RECORD_VALID) {
 		int node = take_record(ledger, view->base + (int64_t)view->count, last_of(ledger, view), bytes + position,
 		    record_bytes);
@@ -222,15 +223,34 @@ look_again(struct ledger *ledger, struct view *view, int64_t changed, const uint
 	}
 }
 
+/* Where ends what an event has appended? A store's first word follows the rest of it. */
+static int64_t
+end_of_change(struct view *view, const struct powercut_event *event)
+{
+	int64_t end = event->position + (int64_t)event->bytes;
+
+	if (event->kind != POWERCUT_STORE)
+		return event->kind == POWERCUT_WRITE ? end : event->position;
+	if (end == view->stored_from)
+		return view->stored_to;
+	view->stored_from = event->position;
+	view->stored_to = end;
+	return end;
+}
+
 static void
 note_bytes(struct ledger *ledger, const struct model *model, const struct powercut_event *event)
 {
 	int file = model_file_of(model, event);
-	int64_t base = base_of(model_file_name(model, file)), size;
+	int64_t base = base_of(model_file_name(model, file)), size, end;
 	const uint8_t *bytes = model_bytes(model, file, &size);
+	struct view *view;
 
-	if (base != -1)
-		look_again(ledger, view_of(ledger, file, base), event->position, bytes, size);
+	if (base == -1)
+		return;
+	view = view_of(ledger, file, base);
+	end = end_of_change(view, event);
+	look_again(ledger, view, event->position, bytes, end < size ? end : size);
 }
 
 /* ---- retention ---- */

@@ -25,7 +25,7 @@ struct ledger_request {
 
 /* The payload of a request's record, of bytes that follow from both numbers. Never begins with a zero. */
 void ledger_payload(int32_t id, int record, uint8_t *to, size_t *size);
-enum { LEDGER_PAYLOAD_MAX = 1400 };
+enum { LEDGER_PAYLOAD_MAX = 1400, LEDGER_USUAL_FROM = 2048 /* these requests' records have one size */ };
 
 struct ledger_settings {
 	enum record_format format;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SECTOR_BYTES = 512, PATH_BYTES = 1024 };
+enum { SECTOR_BYTES = 512, PAGE_BYTES = 4096, PATH_BYTES = 1024 };
 
 struct content {
 	uint8_t *bytes;		/* zeros from size to capacity */
@@ -21,7 +21,7 @@ struct change {
 	uint32_t event;
 	enum change_kind kind;
 	bool stored;
-	int64_t from, to;	/* bytes */
+	int64_t from, to;	/* bytes, of a size those that are cut off */
 	const uint8_t *data;	/* NULL: zeros */
 	int64_t size;		/* that the file has got by it; -1: as it was */
 	uint32_t file;		/* of a name */
@@ -309,13 +309,21 @@ apply_bytes(struct model *model, const struct powercut_event *event, int file)
 	return 0;
 }
 
+/* What is cut off within a page goes from that page in memory, which is written as it stands there, whatever the size. */
 static int
 apply_size(struct model *model, const struct powercut_event *event, int file)
 {
+	struct change change = { .kind = CHANGE_SIZE, .size = event->position, .from = event->position,
+		.to = (event->position + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES };
+	int64_t size;
+
 	if (file == -1 || model->files[file].directory)
 		return -1;
-	if (event->position != model->files[file].applied.size)
-		add_change(model, (uint32_t)file, (struct change){ .kind = CHANGE_SIZE, .size = event->position });
+	size = model->files[file].applied.size;
+	if (change.to > size)
+		change.to = size > change.from ? size : change.from;
+	if (change.size != size)
+		add_change(model, (uint32_t)file, change);
 	return 0;
 }
 
@@ -471,7 +479,7 @@ add_units_of(struct model *model, struct model_unit unit, const struct change *c
 	unit.event = change->event;
 	unit.stored = change->stored;
 	unit.kind = MODEL_BYTES;
-	for (int64_t from = change->from; change->kind == CHANGE_BYTES && from < change->to; from = unit.to) {
+	for (int64_t from = change->from; from < change->to; from = unit.to) {
 		unit.from = from;
 		unit.to = (from / block_bytes + 1) * block_bytes;
 		if (unit.to > change->to)

@@ -9,6 +9,9 @@
  * file's force does not make its name durable, nor a directory's the bytes behind its names. Each change since then falls
  * into units of which a power cut keeps any: a write's bytes by block, the size that it has given to the file, a name
  * (a rename is one, of both names). What is kept of them is applied in the order in which it was asked for.
+ *
+ * Whoever cuts a file zeros what is cut off in the page where it ends now; that is a unit of its own, since the page can
+ * be on the disk before the size is.
  */
 #ifndef TESTS_POWERCUT_MODEL_H
 #define TESTS_POWERCUT_MODEL_H

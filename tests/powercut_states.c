@@ -125,18 +125,36 @@ keep_moments(struct choice *choice, int64_t block_bytes)
 	}
 }
 
+/* Most files as a whole, or not at all: what one of them says of another comes too early. */
+static void
+keep_some_files(struct choice *choice)
+{
+	uint64_t seed = wire_random(&choice->states->seed);
+
+	for (size_t i = 0; i < choice->count; i++) {
+		uint64_t state = seed ^ (uint64_t)(choice->units[i].file + 1) * 0x9E3779B97F4A7C15u, number = wire_random(&state) % 5;
+
+		if (choice->units[i].kind != MODEL_NAME && number < 4)
+			choice->fates[i] = number < 2 ? MODEL_KEPT : MODEL_LOST;
+	}
+}
+
 static int
 visit_by_chance(struct choice *choice)
 {
-	static const struct { const char *kind; int64_t block_bytes; bool garbage; } kinds[] = {
-		{ "pages", PAGE_BYTES, false }, { "sectors", SECTOR_BYTES, false }, { "sectors and garbage", SECTOR_BYTES, true } };
+	static const struct { const char *kind; int64_t block_bytes; bool garbage, files; } kinds[] = {
+		{ "pages", PAGE_BYTES, false, false }, { "sectors", SECTOR_BYTES, false, false },
+		{ "sectors and garbage", SECTOR_BYTES, true, false }, { "files", SECTOR_BYTES, false, true } };
+	enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 	int done = 0;
 
-	for (int n = 0; n < 3 * choice->states->random && done == 0; n++) {
-		keep_moments(choice, kinds[n % 3].block_bytes);
+	for (int n = 0; n < KINDS * choice->states->random && done == 0; n++) {
+		keep_moments(choice, kinds[n % KINDS].block_bytes);
 		keep_some_sizes(choice);
 		keep_some_names(choice);
-		done = visit(choice, kinds[n % 3].kind, kinds[n % 3].garbage);
+		if (kinds[n % KINDS].files)
+			keep_some_files(choice);
+		done = visit(choice, kinds[n % KINDS].kind, kinds[n % KINDS].garbage);
 	}
 	return done;
 }
@@ -225,15 +243,24 @@ visit_all_but_one(struct choice *choice)
 	return visit(choice, "all but one", false);
 }
 
-/* In the ordered profile no name is kept behind one that is lost. */
+/* Is the later unit never on the disk without the earlier one? A block is written as it stands in memory. */
+static bool
+needs(const struct choice *choice, const struct model_unit *later, const struct model_unit *earlier)
+{
+	if (later->file != earlier->file || later->kind != earlier->kind)
+		return false;
+	if (later->kind == MODEL_NAME)
+		return choice->states->profile == STATES_ORDERED;
+	return later->kind == MODEL_BYTES && later->from / SECTOR_BYTES == earlier->from / SECTOR_BYTES;
+}
+
 static bool
 may_be(const struct choice *choice)
 {
-	for (size_t i = 1; choice->states->profile == STATES_ORDERED && i < choice->count; i++)
-		if (choice->units[i].kind == MODEL_NAME && choice->units[i - 1].kind == MODEL_NAME
-		    && choice->units[i].file == choice->units[i - 1].file && choice->fates[i - 1] == MODEL_LOST
-		    && choice->fates[i] != MODEL_LOST)
-			return false;
+	for (size_t i = 1; i < choice->count; i++)
+		for (size_t k = 0; k < i && choice->fates[i] != MODEL_LOST; k++)
+			if (choice->fates[k] == MODEL_LOST && needs(choice, &choice->units[i], &choice->units[k]))
+				return false;
 	return true;
 }
 

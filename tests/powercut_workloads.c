@@ -213,6 +213,8 @@ run_full(struct recording *recording)
 {
 	struct producers producers;
 
+	/* What is refused fits behind what comes then. */
+	recording->request_count = LEDGER_USUAL_FROM;
 	connect_producers(recording, &producers, 2);
 	for (int round = 0; round < 3; round++) {
 		int refused = producers.refused;
@@ -252,7 +254,24 @@ run_restart(struct recording *recording)
 	}
 }
 
-/* The worker is replaced by another one, under those who write; what is not forced is handed over. */
+/* Somebody writes all the while until another worker has the log. Returns that one. */
+static pid_t
+replace_worker(struct producers *producers, pid_t worker)
+{
+	struct broker *broker = &producers->recording->broker;
+
+	ck_assert_int_eq(kill(worker, SIGTERM), 0);
+	for (int i = 0; i < 100 && broker_worker_of(broker, "t", 0) == worker; i++) {
+		produce(producers, 0, WIRE_FORCED, 1);
+		produce(producers, 1, WIRE_WRITTEN, 1 + i % 3);
+		await_answers(producers);
+	}
+	worker = broker_wait_worker_of(broker, "t", 0, worker, WIRE_DEADLINE_MS);
+	ck_assert_int_ne(worker, 0);
+	return worker;
+}
+
+/* The worker is replaced by another one; what is not forced is handed over. */
 static void
 run_replace(struct recording *recording)
 {
@@ -263,13 +282,8 @@ run_replace(struct recording *recording)
 	recording->broker.workers_may_die = true;
 	connect_producers(recording, &producers, 2);
 	for (int round = 0; round < 4; round++) {
-		produce_rounds(&producers, 4, 1, acks[round], 5);
-		for (int i = 0; i < 4; i++)
-			produce(&producers, i % 2, acks[(round + i) % 3], 3);
-		ck_assert_int_eq(kill(worker, SIGTERM), 0);
-		worker = broker_wait_worker_of(&recording->broker, "t", 0, worker, WIRE_DEADLINE_MS);
-		ck_assert_int_ne(worker, 0);
-		await_answers(&producers);
+		produce_rounds(&producers, 3, 1, acks[round], 5);
+		worker = replace_worker(&producers, worker);
 	}
 	produce_rounds(&producers, 2, 1, WIRE_FORCED, 5);
 	disconnect_producers(&producers);
@@ -329,7 +343,7 @@ prepare(struct recording *recording, const struct broker_config *config)
 	set_environment(1, "POWERCUT_ROOT", recording->root);
 	set_environment(2, "POWERCUT_LOG", recording->log_path);
 	set_environment(3, "POWERCUT_ROOM", recording->room_path);
-	set_environment(4, "POWERCUT_FORCE_US", "500");
+	set_environment(4, "POWERCUT_FORCE_US", "1000");
 }
 
 void
