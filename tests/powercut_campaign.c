@@ -130,7 +130,7 @@ static void
 report_failure(struct campaign *campaign, const struct recording *recording, size_t event)
 {
 	const struct campaign_settings *settings = campaign->settings;
-	char *lines = check_lines(campaign->check);
+	char *lines = check_lines();
 	char path[BROKER_PATH_BYTES];
 
 	check_end(campaign->check);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,6 @@ struct check {
 	struct check_settings settings;
 	char state_path[CHECK_PATH_BYTES], again_path[CHECK_PATH_BYTES];
 	struct syscalls kernel, plain, recording;
-	int lines_fd, stderr_fd;
 	struct found first, second;
 	struct image image;	/* of a recovery that was cut off */
 	long recoveries;
@@ -81,14 +81,31 @@ no_force(int fd)
 
 /* ---- set-up ---- */
 
+static int lines_fd, stderr_fd;
+
+/* A sanitizer's last words are among them. */
+static void
+show_lines(int number)
+{
+	char bytes[4096];
+	ssize_t n;
+
+	for (off_t at = 0; (n = pread(lines_fd, bytes, sizeof(bytes), at)) > 0; at += n)
+		if (write(stderr_fd, bytes, (size_t)n) != n)
+			break;
+	signal(number, SIG_DFL);
+	raise(number);
+}
+
 /* The product says much of what it finds, and only what it says of a failure is of use. */
 static void
-catch_lines(struct check *check)
+catch_lines(void)
 {
-	check->lines_fd = memfd_create("lines", MFD_CLOEXEC);
-	check->stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
-	ck_assert(check->lines_fd != -1 && check->stderr_fd != -1);
-	ck_assert_int_ne(dup2(check->lines_fd, STDERR_FILENO), -1);
+	lines_fd = memfd_create("lines", MFD_CLOEXEC);
+	stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
+	ck_assert(lines_fd != -1 && stderr_fd != -1);
+	ck_assert_int_ne(dup2(lines_fd, STDERR_FILENO), -1);
+	signal(SIGABRT, show_lines);
 }
 
 struct check *
@@ -104,7 +121,7 @@ check_begin(const struct check_settings *settings)
 	check->plain.fdatasync = check->plain.fsync = no_force;
 	recorder_use_stores(&check->recording);
 	recorder_use_calls(&check->recording);
-	catch_lines(check);
+	catch_lines();
 	return check;
 }
 
@@ -112,9 +129,10 @@ void
 check_end(struct check *check)
 {
 	syscalls = check->kernel;
-	dup2(check->stderr_fd, STDERR_FILENO);
-	close(check->stderr_fd);
-	close(check->lines_fd);
+	signal(SIGABRT, SIG_DFL);
+	dup2(stderr_fd, STDERR_FILENO);
+	close(stderr_fd);
+	close(lines_fd);
 	image_remove(check->state_path);
 	image_remove(check->again_path);
 	image_free(&check->image);
@@ -126,13 +144,13 @@ check_end(struct check *check)
 }
 
 char *
-check_lines(struct check *check)
+check_lines(void)
 {
-	off_t size = lseek(check->lines_fd, 0, SEEK_END);
+	off_t size = lseek(lines_fd, 0, SEEK_END);
 	char *lines = calloc(1, (size_t)size + 1);
 
 	ck_assert_ptr_nonnull(lines);
-	ck_assert_int_eq(pread(check->lines_fd, lines, (size_t)size, 0), size);
+	ck_assert_int_eq(pread(lines_fd, lines, (size_t)size, 0), size);
 	return lines;
 }
 
@@ -424,6 +442,12 @@ append(struct partition *p, const uint8_t *record, size_t bytes)
 	return partition_append(p, record, bytes, 1);
 }
 
+static bool
+same_bytes(const uint8_t *one, const uint8_t *other, size_t size)
+{
+	return size == 0 || memcmp(one, other, size) == 0;
+}
+
 static int
 compare_again(const struct found *first, const struct found *second, const uint8_t *record, size_t bytes, char *why)
 {
@@ -431,7 +455,7 @@ compare_again(const struct found *first, const struct found *second, const uint8
 		return wrong(why, "the log ended at %" PRId64 ", one record was appended, and now it ends at %" PRId64, first->end,
 		    second->end);
 	if (second->start != first->start || second->size != first->size + bytes
-	    || memcmp(second->bytes, first->bytes, first->size) != 0 || memcmp(second->bytes + first->size, record, bytes) != 0)
+	    || !same_bytes(second->bytes, first->bytes, first->size) || !same_bytes(second->bytes + first->size, record, bytes))
 		return wrong(why, "the log is another one after a record was appended at its end, %" PRId64, first->end);
 	return 0;
 }
@@ -502,7 +526,7 @@ check_again(const struct state *state, void *context)
 	    || judge(check, again->ledger, &check->second, why) == -1)
 		return wrong(again->why, "a recovery was cut off (%s), and then: %.600s", state->kind, why);
 	if (check->second.end != check->first.end || check->second.size != check->first.size
-	    || memcmp(check->second.bytes, check->first.bytes, check->first.size) != 0)
+	    || !same_bytes(check->second.bytes, check->first.bytes, check->first.size))
 		return wrong(again->why, "a recovery was cut off (%s): the log had ended at %" PRId64 ", and ends at %" PRId64 " now",
 		    state->kind, check->first.end, check->second.end);
 	return 1;
@@ -556,9 +580,9 @@ cut_recovery(struct check *check, const struct image *image, const struct ledger
 
 /* After a power cut nothing is damaged. */
 static int
-judge_lines(struct check *check, char *why)
+judge_lines(char *why)
 {
-	char *lines = check_lines(check), *found = strstr(lines, "Z error ");
+	char *lines = check_lines(), *found = strstr(lines, "Z error ");
 	int done = found == NULL ? 0 : wrong(why, "told as an error: %.*s", (int)strcspn(found, "\n"), found);
 
 	free(lines);
@@ -570,7 +594,7 @@ check_state(struct check *check, const struct image *image, const struct ledger 
 {
 	int done;
 
-	if (ftruncate(check->lines_fd, 0) == -1 || lseek(check->lines_fd, 0, SEEK_SET) == -1)
+	if (ftruncate(lines_fd, 0) == -1 || lseek(lines_fd, 0, SEEK_SET) == -1)
 		return wrong(why, "no log lines: %s", strerror(errno));
 	syscalls = check->plain;
 	image_write(image, check->state_path);
@@ -578,7 +602,7 @@ check_state(struct check *check, const struct image *image, const struct ledger 
 	if (done == 0 && deep)
 		done = cut_recovery(check, image, ledger, seed, why);
 	if (done == 0)
-		done = judge_lines(check, why);
+		done = judge_lines(why);
 	syscalls = check->kernel;
 	return done;
 }

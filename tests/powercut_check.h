@@ -39,7 +39,7 @@ int check_state(struct check *check, const struct image *image, const struct led
     char *why);
 
 /* What the product has said meanwhile; the caller frees. */
-char *check_lines(struct check *check);
+char *check_lines(void);
 /* How many states there have been of cut off recoveries. */
 long check_recoveries(const struct check *check);
 

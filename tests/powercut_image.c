@@ -73,7 +73,8 @@ image_hash_bytes(const void *from, size_t size)
 		hash = mix(hash, word);
 	}
 	word = 0;
-	memcpy(&word, bytes, size);
+	if (size > 0)
+		memcpy(&word, bytes, size);
 	return mix(hash, word);
 }
 

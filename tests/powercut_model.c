@@ -360,8 +360,9 @@ make_durable(struct file *file, uint32_t before)
 		for (int64_t at = change->from / SECTOR_BYTES; change->kind == CHANGE_BYTES && at * SECTOR_BYTES < change->to; at++)
 			file->on_disk[at] = 1;
 	}
-	memmove(file->changes, file->changes + done, (file->change_count - done) * sizeof(*file->changes));
 	file->change_count -= done;
+	if (done > 0 && file->change_count > 0)
+		memmove(file->changes, file->changes + done, file->change_count * sizeof(*file->changes));
 	file->hashed = false;
 }
 

@@ -162,6 +162,12 @@ count_distinct(struct question *question, uint64_t hash)
 	question->hashes[question->distinct++] = hash;
 }
 
+static bool
+holds(const struct image_entry *entry, const char *text)
+{
+	return (size_t)entry->size == strlen(text) && (entry->size == 0 || memcmp(entry->bytes, text, (size_t)entry->size) == 0);
+}
+
 static int
 ask(const struct state *state, void *context)
 {
@@ -171,8 +177,7 @@ ask(const struct state *state, void *context)
 
 	model_image(model, state->fates, state->seed, state->garbage, &question->image);
 	entry = image_find(&question->image, question->path);
-	met = entry == NULL ? question->content == NULL : question->content != NULL
-	    && (size_t)entry->size == strlen(question->content) && memcmp(entry->bytes, question->content, (size_t)entry->size) == 0;
+	met = entry == NULL ? question->content == NULL : question->content != NULL && holds(entry, question->content);
 	if (question->with != NULL && image_find(&question->image, question->with) == NULL)
 		met = false;
 	question->met += met;
