@@ -337,28 +337,34 @@ apply_force(struct model *model, const struct powercut_event *event, int file)
 	return 0;
 }
 
+/* Its bytes are on the disk from now on; and room for what is there is remembered. */
+static void
+put_on_disk(struct file *file, const struct change *change)
+{
+	size_t before = (size_t)file->durable.capacity / SECTOR_BYTES, sectors;
+
+	content_change(&file->durable, change);
+	sectors = (size_t)file->durable.capacity / SECTOR_BYTES;
+	if (sectors > before) {
+		file->on_disk = realloc(file->on_disk, sectors);
+		ck_assert_ptr_nonnull(file->on_disk);
+		memset(file->on_disk + before, 0, sectors - before);
+	}
+	for (int64_t at = change->from / SECTOR_BYTES; change->kind == CHANGE_BYTES && at * SECTOR_BYTES < change->to; at++)
+		file->on_disk[at] = 1;
+}
+
 /* What of a file or directory was changed ahead of that event is durable. */
 static void
 make_durable(struct file *file, uint32_t before)
 {
 	size_t done = 0;
-	int64_t capacity = file->durable.capacity;
 
-	while (done < file->change_count && file->changes[done].event < before) {
-		const struct change *change = &file->changes[done++];
-
+	for (; done < file->change_count && file->changes[done].event < before; done++) {
 		if (file->directory)
-			names_change(&file->durable_names, change);
+			names_change(&file->durable_names, &file->changes[done]);
 		else
-			content_change(&file->durable, change);
-		if (file->durable.capacity > capacity) {
-			file->on_disk = realloc(file->on_disk, (size_t)(file->durable.capacity / SECTOR_BYTES));
-			ck_assert_ptr_nonnull(file->on_disk);
-			memset(file->on_disk + capacity / SECTOR_BYTES, 0, (size_t)((file->durable.capacity - capacity) / SECTOR_BYTES));
-			capacity = file->durable.capacity;
-		}
-		for (int64_t at = change->from / SECTOR_BYTES; change->kind == CHANGE_BYTES && at * SECTOR_BYTES < change->to; at++)
-			file->on_disk[at] = 1;
+			put_on_disk(file, &file->changes[done]);
 	}
 	file->change_count -= done;
 	if (done > 0 && file->change_count > 0)
