@@ -145,13 +145,13 @@ report_failure(struct campaign *campaign, const struct recording *recording, siz
 /* ---- all of them ---- */
 
 static void
-begin_pass(struct campaign *campaign, const struct recording *recording)
+begin_pass(struct campaign *campaign, const struct recording *recording, uint64_t seed)
 {
 	struct ledger_settings settings = { .format = recording->settings.record_format,
 		.durable = recording->settings.durable_only, .directory = "data/t-0", .requests = recording->requests,
 		.request_count = recording->request_count };
 
-	campaign->model = model_new();
+	campaign->model = model_new(seed);
 	campaign->ledger = ledger_new(&settings);
 }
 
@@ -198,7 +198,7 @@ run_pass(struct campaign *campaign, const struct recording *recording, struct st
 {
 	int done = 0;
 
-	begin_pass(campaign, recording);
+	begin_pass(campaign, recording, wire_random(&states->seed));
 	for (size_t i = 0; i < campaign->log.count && done == 0; i++) {
 		apply(campaign, i);
 		if (!matters(campaign->log.events[i]) || wire_random(&states->seed) % stride != 0)

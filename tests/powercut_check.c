@@ -541,7 +541,7 @@ record_recovery(struct check *check, struct powercut_log *log, char *why)
 
 	events_bytes = 0;
 	syscalls = check->recording;
-	recorder_begin(check->state_path, NULL, take_event);
+	recorder_begin(check->state_path, NULL, NULL, take_event);
 	done = recover(check, check->state_path, &check->first, NULL, why);
 	syscalls = check->plain;
 	if (done == -1)

@@ -67,6 +67,7 @@ struct model {
 	struct model_unit *units;
 	size_t unit_count, unit_capacity;
 	uint32_t events;
+	uint64_t seed;
 };
 
 /* Room for one more in an array. */
@@ -218,11 +219,12 @@ free_file(struct file *file)
 }
 
 struct model *
-model_new(void)
+model_new(uint64_t seed)
 {
 	struct model *model = calloc(1, sizeof(*model));
 
 	ck_assert_ptr_nonnull(model);
+	model->seed = seed;
 	return model;
 }
 
@@ -372,15 +374,53 @@ make_durable(struct file *file, uint32_t before)
 	file->hashed = false;
 }
 
+static uint64_t
+scramble(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return *state >> 33;
+}
+
+/* The bytes go to the disk or are forgotten; what size they gave to the file is still to be seen. */
+static void
+settle_change(struct file *file, struct change *change, uint64_t seed)
+{
+	struct change part = *change;
+
+	for (part.size = -1; change->kind == CHANGE_BYTES && part.from < change->to; part.from = part.to) {
+		uint64_t state = seed ^ (uint64_t)(part.from / PAGE_BYTES + 1) * 0x9E3779B97F4A7C15u;
+
+		part.to = (part.from / PAGE_BYTES + 1) * PAGE_BYTES < change->to ? (part.from / PAGE_BYTES + 1) * PAGE_BYTES : change->to;
+		part.data = change->data == NULL ? NULL : change->data + (part.from - change->from);
+		scramble(&state);
+		if (scramble(&state) % 2 == 0)
+			put_on_disk(file, &part);
+	}
+	if (change->kind == CHANGE_BYTES)
+		change->to = change->from;
+}
+
+static void
+make_unsure(struct file *file, uint32_t before, uint64_t seed)
+{
+	for (size_t i = 0; !file->directory && i < file->change_count && file->changes[i].event < before; i++)
+		settle_change(file, &file->changes[i], seed ^ before);
+	file->hashed = false;
+}
+
+/* A force ends, well or not. */
 static int
-apply_forced(struct model *model, const struct powercut_event *event, int file)
+apply_force_end(struct model *model, const struct powercut_event *event, int file)
 {
 	for (size_t i = model->force_count; i-- > 0;) {
 		const struct force *force = &model->forces[i];
 
 		if (force->process != event->process || force->thread != event->thread || (int)force->file != file)
 			continue;
-		make_durable(&model->files[file], force->event);
+		if (event->kind == POWERCUT_FORCED)
+			make_durable(&model->files[file], force->event);
+		else
+			make_unsure(&model->files[file], force->event, model->seed);
 		model->forces[i] = model->forces[--model->force_count];
 		return 0;
 	}
@@ -417,7 +457,8 @@ model_apply(struct model *model, const struct powercut_event *event)
 		done = apply_force(model, event, file);
 		break;
 	case POWERCUT_FORCED:
-		done = apply_forced(model, event, file);
+	case POWERCUT_UNFORCED:
+		done = apply_force_end(model, event, file);
 		break;
 	default:
 		break;
@@ -451,7 +492,7 @@ take_entry(struct model *model, const char *root, const struct image_entry *entr
 struct model *
 model_of_image(const struct image *image, const char *root)
 {
-	struct model *model = model_new();
+	struct model *model = model_new(0);
 	struct stat st;
 
 	ck_assert_int_eq(stat(root, &st), 0);
@@ -517,13 +558,6 @@ model_units(struct model *model, int64_t block_bytes, const struct model_unit **
 }
 
 /* ---- images ---- */
-
-static uint64_t
-scramble(uint64_t *state)
-{
-	*state = *state * 6364136223846793005u + 1442695040888963407u;
-	return *state >> 33;
-}
 
 /* Any of the unit's words of 8 bytes. */
 static void
@@ -594,8 +628,8 @@ build_content(const struct model *model, const struct file *file, const uint8_t 
 
 	ck_assert_ptr_nonnull(touched);
 	content_reserve(&content, bytes);
-	if (file->durable.size > 0)
-		memcpy(content.bytes, file->durable.bytes, (size_t)file->durable.size);
+	if (bytes > 0 && file->durable.capacity > 0)
+		memcpy(content.bytes, file->durable.bytes, (size_t)(bytes < file->durable.capacity ? bytes : file->durable.capacity));
 	content.size = file->durable.size;
 	for (size_t i = file->first_unit; i < file->first_unit + file->unit_count; i++) {
 		const struct model_unit *unit = &model->units[i];
@@ -681,17 +715,31 @@ model_image(struct model *model, const uint8_t *fates, uint64_t seed, bool garba
 		put_directory(model, &model->files[0], "", fates, garbage, seed, image);
 }
 
-void
-model_image_applied(struct model *model, struct image *image)
+static void
+put_applied(const struct model *model, const struct file *directory, const char *above, struct image *image)
 {
-	const struct model_unit *units;
-	size_t count = model_units(model, 4096, &units);
-	uint8_t *fates = malloc(count + 1);
+	for (size_t i = 0; i < directory->applied_names.count; i++) {
+		const struct name *name = &directory->applied_names.list[i];
+		const struct file *file = &model->files[name->file];
+		struct image_entry *entry;
+		char path[IMAGE_PATH_BYTES];
 
-	ck_assert_ptr_nonnull(fates);
-	memset(fates, MODEL_KEPT, count + 1);
-	model_image(model, fates, 0, false, image);
-	free(fates);
+		snprintf(path, sizeof(path), "%s%s%.40s", above, above[0] == '\0' ? "" : "/", name->name);
+		entry = image_add(image, path);
+		entry->directory = file->directory;
+		entry->bytes = file->applied.bytes;
+		entry->size = file->applied.size;
+		if (file->directory)
+			put_applied(model, file, path, image);
+	}
+}
+
+void
+model_image_applied(const struct model *model, struct image *image)
+{
+	image_clear(image);
+	if (model->file_count > 0)
+		put_applied(model, &model->files[0], "", image);
 }
 
 /* ---- as processes see it ---- */

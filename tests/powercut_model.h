@@ -10,6 +10,10 @@
  * into units of which a power cut keeps any: a write's bytes by block, the size that it has given to the file, a name
  * (a rename is one, of both names). What is kept of them is applied in the order in which it was asked for.
  *
+ * When a force has failed, the bytes that it was to make durable are on the disk or are not, page by page, and remain so: the
+ * kernel has forgotten that they should be written. Names and sizes are as before, since a journal that could not be written
+ * takes nothing any more.
+ *
  * Whoever cuts a file zeros what is cut off in the page where it ends now; that is a unit of its own, since the page can
  * be on the disk before the size is.
  */
@@ -39,7 +43,8 @@ enum model_fate { MODEL_LOST, MODEL_KEPT, MODEL_TORN };
 
 struct model;
 
-struct model *model_new(void);
+/* `seed`: of what has become of bytes whose force has failed. */
+struct model *model_new(uint64_t seed);
 void model_free(struct model *model);
 
 /*
@@ -60,8 +65,8 @@ size_t model_units(struct model *model, int64_t block_bytes, const struct model_
  * model's until it is changed, or the image's own.
  */
 void model_image(struct model *model, const uint8_t *fates, uint64_t seed, bool garbage, struct image *image);
-/* The tree as all processes see it. */
-void model_image_applied(struct model *model, struct image *image);
+/* The tree as all processes see it; its hashes mean nothing. */
+void model_image_applied(const struct model *model, struct image *image);
 
 /* Finds the file as processes see it, by path: its number; -1: there is none. */
 int model_find(const struct model *model, const char *path);

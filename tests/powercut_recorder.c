@@ -29,7 +29,7 @@ struct mapped {
 };
 
 static char root[PATH_MAX];	/* empty: nothing is recorded */
-static const char *room_file;
+static const char *room_file, *fail_file;
 static void (*hand_over)(const void *event, size_t bytes);
 static struct mapped mappings[MAPPINGS_MAX];
 static pthread_mutex_t mappings_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -443,6 +443,12 @@ take_time(void)
 		;
 }
 
+static bool
+must_fail(const char *path)
+{
+	return fail_file != NULL && strstr(last_of(path), ".log") != NULL && syscall(SYS_unlinkat, AT_FDCWD, fail_file, 0) == 0;
+}
+
 static int
 force(long call, int fd)
 {
@@ -452,6 +458,11 @@ force(long call, int fd)
 
 	if (below)
 		tell(&(struct powercut_event){ .kind = POWERCUT_FORCE, .file = inode_of(fd) }, NULL, 0);
+	if (below && must_fail(path)) {
+		tell(&(struct powercut_event){ .kind = POWERCUT_UNFORCED, .file = inode_of(fd) }, NULL, 0);
+		errno = EIO;
+		return -1;
+	}
 	done = (int)syscall(call, fd);
 	if (below && done == 0) {
 		take_time();
@@ -492,7 +503,8 @@ recorder_send(int fd, const void *from, size_t size, int flags)
 /* ---- set-up ---- */
 
 void
-recorder_begin(const char *path, const char *room_path, void (*sink)(const void *event, size_t bytes))
+recorder_begin(const char *path, const char *room_path, const char *fail_path,
+    void (*sink)(const void *event, size_t bytes))
 {
 	struct stat st;
 
@@ -500,6 +512,7 @@ recorder_begin(const char *path, const char *room_path, void (*sink)(const void 
 		recorder_fail("there is nothing to record");
 	hand_over = sink;
 	room_file = room_path;
+	fail_file = fail_path;
 	strcpy(root, path);
 	tell(&(struct powercut_event){ .kind = POWERCUT_START, .file = st.st_ino }, NULL, 0);
 }

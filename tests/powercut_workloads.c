@@ -322,6 +322,70 @@ run_replace(struct recording *recording)
 	disconnect_producers(&producers);
 }
 
+/* ---- a force that fails ---- */
+
+/* Otherwise the broker cannot ask the disk what it has, and is not asked to. */
+static bool
+may_be_read_past_the_cache(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	void *page = aligned_alloc(4096, 4096);
+	bool may = fd != -1 && page != NULL && pread(fd, page, 4096, 0) != -1;
+
+	free(page);
+	close(fd);
+	return may;
+}
+
+static void
+fail_next_force(const struct recording *recording)
+{
+	FILE *file = fopen(recording->fail_path, "w");
+
+	ck_assert_ptr_nonnull(file);
+	fclose(file);
+}
+
+/* Until the log has been read from the disk again, which the broker tries from a second on. */
+static void
+await_recovery(struct producers *producers)
+{
+	static const struct timespec moment = { .tv_nsec = 20000000 };
+	int refused;
+
+	for (int i = 0; i < WIRE_DEADLINE_MS / 20; i++) {
+		refused = producers->refused;
+		produce(producers, 0, WIRE_FORCED, 1);
+		await_answers(producers);
+		if (producers->refused == refused)
+			return;
+		nanosleep(&moment, NULL);
+	}
+	ck_abort_msg("a log does not come back after a failed force");
+}
+
+static void
+run_failing(struct recording *recording)
+{
+	struct producers producers;
+
+	connect_producers(recording, &producers, 2);
+	produce_rounds(&producers, 3, 1, WIRE_FORCED, 5);
+	produce_rounds(&producers, 3, 1, WIRE_WRITTEN, BATCH_MAX / 2);
+	if (may_be_read_past_the_cache(recording->log_path)) {
+		fail_next_force(recording);
+		produce(&producers, 0, WIRE_WRITTEN, BATCH_MAX / 2);
+		produce(&producers, 1, WIRE_FORCED, 3);
+		await_answers(&producers);
+		ck_assert_int_gt(producers.refused, 0);
+		await_recovery(&producers);
+		producers.refused = 0;
+	}
+	produce_rounds(&producers, 4, 1, WIRE_WRITTEN, 5);
+	produce_rounds(&producers, 4, 1, WIRE_FORCED, 5);
+	disconnect_producers(&producers);
+}
+
 static const struct workload workloads[WORKLOAD_COUNT] = {
 	{ "first start", run_first_start, 4 * KIB, false, "" },
 	{ "forced", run_forced, 4 * KIB, false, "" },
@@ -334,6 +398,7 @@ static const struct workload workloads[WORKLOAD_COUNT] = {
 	{ "full", run_full, 8 * KIB, false, "" },
 	{ "restart", run_restart, 64 * KIB, false, "" },
 	{ "replace", run_replace, 16 * KIB, false, "" },
+	{ "failing", run_failing, 64 * KIB, false, "" },
 };
 
 const char *
@@ -345,8 +410,8 @@ workload_name(int number)
 /* ---- recording ---- */
 
 /* What the broker's processes are told, for as long as they may be started. */
-static char environment[5][BROKER_PATH_BYTES + 32];
-static const char *environment_list[6];
+static char environment[6][BROKER_PATH_BYTES + 32];
+static const char *environment_list[7];
 
 static void
 set_environment(int at, const char *name, const char *value)
@@ -366,6 +431,7 @@ prepare(struct recording *recording, const struct broker_config *config)
 	snprintf(recording->root, sizeof(recording->root), "%.400s/disk", broker->directory);
 	snprintf(recording->log_path, sizeof(recording->log_path), "%.400s/events", broker->directory);
 	snprintf(recording->room_path, sizeof(recording->room_path), "%.400s/room", broker->directory);
+	snprintf(recording->fail_path, sizeof(recording->fail_path), "%.400s/fail", broker->directory);
 	snprintf(broker->data_dir, sizeof(broker->data_dir), "%.400s/data", recording->root);
 	ck_assert_int_eq(mkdir(recording->root, 0755), 0);
 	fd = open(recording->log_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
@@ -376,7 +442,8 @@ prepare(struct recording *recording, const struct broker_config *config)
 	set_environment(1, "POWERCUT_ROOT", recording->root);
 	set_environment(2, "POWERCUT_LOG", recording->log_path);
 	set_environment(3, "POWERCUT_ROOM", recording->room_path);
-	set_environment(4, "POWERCUT_FORCE_US", "1000");
+	set_environment(4, "POWERCUT_FAIL", recording->fail_path);
+	set_environment(5, "POWERCUT_FORCE_US", "1000");
 }
 
 void

@@ -23,13 +23,14 @@ struct recording {
 	char root[BROKER_PATH_BYTES];		/* below which all is recorded; it holds data/t-0 */
 	char log_path[BROKER_PATH_BYTES];
 	char room_path[BROKER_PATH_BYTES];
+	char fail_path[BROKER_PATH_BYTES];
 	struct partition_settings settings;
 	struct ledger_request requests[WORKLOAD_REQUESTS_MAX];
 	int32_t request_count;
 	uint64_t seed;
 };
 
-enum { WORKLOAD_COUNT = 11 };
+enum { WORKLOAD_COUNT = 12 };
 
 const char *workload_name(int number);
 
