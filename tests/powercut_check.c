@@ -2,6 +2,7 @@
 #include "tests/powercut_check.h"
 
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,7 +23,7 @@
 #include "worker/stop_marker.h"
 #include "worker/syscalls.h"
 
-enum { CUT_RECOVERIES = 4, ANY_RECORD = -2, NEW_RECORD_MAX = 64 * 1024 };
+enum { CUT_RECOVERIES = 4, ANY_RECORD = -2, NEW_RECORD_MAX = 64 * 1024, COPIES_MAX = 16, COPY_MAX = 128 * 1024 };
 
 static const char NAME[] = "t-0", DATA[] = "data";
 
@@ -33,6 +34,8 @@ struct found {
 	size_t size, capacity;
 	size_t *ends;		/* of each record in bytes */
 	size_t count, ends_capacity;
+	uint64_t copies[COPIES_MAX];	/* hashes of what has been copied aside */
+	int copy_count;
 };
 
 struct check {
@@ -460,6 +463,48 @@ compare_again(const struct found *first, const struct found *second, const uint8
 	return 0;
 }
 
+static uint64_t
+hash_file(const char *path)
+{
+	static uint8_t bytes[COPY_MAX];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = read(fd, bytes, sizeof(bytes));
+
+	ck_assert_int_ge(n, 0);
+	close(fd);
+	return image_hash_bytes(bytes, (size_t)n);
+}
+
+/* What recoveries have copied aside so far. */
+static void
+read_copies(const char *root, struct found *found)
+{
+	char path[CHECK_PATH_BYTES * 2];
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%.400s/%s/%s", root, DATA, NAME);
+	dir = opendir(path);
+	found->copy_count = 0;
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		if (strstr(entry->d_name, ".cut") == NULL || strstr(entry->d_name, ".tmp") != NULL || found->copy_count == COPIES_MAX)
+			continue;
+		snprintf(path, sizeof(path), "%.400s/%s/%s/%.60s", root, DATA, NAME, entry->d_name);
+		found->copies[found->copy_count++] = hash_file(path);
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
+
+static bool
+has_copy(const struct found *found, uint64_t hash)
+{
+	for (int i = 0; i < found->copy_count; i++)
+		if (found->copies[i] == hash)
+			return true;
+	return false;
+}
+
 static int
 recover(struct check *check, const char *root, struct found *found, struct partition **kept, char *why)
 {
@@ -468,6 +513,7 @@ recover(struct check *check, const char *root, struct found *found, struct parti
 
 	if (done == 0)
 		done = read_log(check, opened.partition, found, why);
+	read_copies(root, found);
 	if (done == 0 && kept != NULL)
 		*kept = opened.partition;
 	else
@@ -529,6 +575,10 @@ check_again(const struct state *state, void *context)
 	    || !same_bytes(check->second.bytes, check->first.bytes, check->first.size))
 		return wrong(again->why, "a recovery was cut off (%s): the log had ended at %" PRId64 ", and ends at %" PRId64 " now",
 		    state->kind, check->first.end, check->second.end);
+	for (int i = 0; i < check->first.copy_count; i++)
+		if (!has_copy(&check->second, check->first.copies[i]))
+			return wrong(again->why, "a recovery was cut off (%s): what it had cut from the log is not there any more",
+			    state->kind);
 	return 1;
 }
 

@@ -296,7 +296,7 @@ replace_worker(struct producers *producers, pid_t worker)
 	ck_assert_int_eq(kill(worker, SIGTERM), 0);
 	for (int i = 0; i < 100 && broker_worker_of(broker, "t", 0) == worker; i++) {
 		produce(producers, 0, WIRE_FORCED, 1);
-		produce(producers, 1, WIRE_WRITTEN, 1 + i % 3);
+		produce(producers, 1, WIRE_WRITTEN, 4 + i % 12);
 		await_answers(producers);
 	}
 	worker = broker_wait_worker_of(broker, "t", 0, worker, WIRE_DEADLINE_MS);
