@@ -35,6 +35,7 @@ struct campaign {
 	struct image image;
 	struct seen trees, cases;	/* states; and states with what was promised of them */
 	struct campaign_result result;
+	const char *kind;	/* of the state that has failed */
 	char why[CHECK_WHY_BYTES];
 };
 
@@ -104,8 +105,7 @@ try_state(const struct state *state, void *context)
 	deep = campaign->result.states++ % DEEP_EVERY == 0;
 	if (check_state(campaign->check, &campaign->image, campaign->ledger, deep, state->seed, campaign->why) == 0)
 		return 0;
-	snprintf(campaign->why + strlen(campaign->why), sizeof(campaign->why) - strlen(campaign->why), " (of the units kept: %s)",
-	    state->kind);
+	campaign->kind = state->kind;
 	return -1;
 }
 
@@ -136,10 +136,11 @@ report_failure(struct campaign *campaign, const struct recording *recording, siz
 	check_end(campaign->check);
 	keep_state(campaign, recording, path, sizeof(path));
 	fprintf(stderr, "%s", lines);
-	ck_abort_msg("%s, %s names: power is cut behind event %zu (%s): %s. Promised: FORCED to %" PRId64 ", published %" PRId64
-	    ". LOGBROKER_TEST_SEED=%" PRIu64 "; the state, and all events, are kept in %s", settings->name,
-	    settings->profile == STATES_STRICT ? "strict" : "ordered", event, powercut_event_text(campaign->log.events[event]),
-	    campaign->why, ledger_forced_end(campaign->ledger), ledger_published_end(campaign->ledger), settings->seed, path);
+	ck_abort_msg("%s, %s names: power is cut behind event %zu (%s), of what is not forced \"%s\" is kept: %s. Promised: FORCED to %"
+	    PRId64 ", published %" PRId64 ". LOGBROKER_TEST_SEED=%" PRIu64 "; the state, and all events, are kept in %s",
+	    settings->name, settings->profile == STATES_STRICT ? "strict" : "ordered", event,
+	    powercut_event_text(campaign->log.events[event]), campaign->kind, campaign->why, ledger_forced_end(campaign->ledger),
+	    ledger_published_end(campaign->ledger), settings->seed, path);
 }
 
 /* ---- all of them ---- */
@@ -231,7 +232,8 @@ campaign_run(const struct campaign_settings *settings, const struct recording *r
 	struct check_settings check = { .partition = recording->settings, .work_path = work_path };
 	uint64_t stride;
 
-	ck_assert_msg(powercut_log_read(&campaign.log, recording->log_path) == 0, "%s: %s", recording->log_path, strerror(errno));
+	ck_assert_msg(powercut_log_read(&campaign.log, recording->log_path) == 0, "%s: %s", recording->log_path,
+	    strerror(errno));
 	make_work_path(work_path, sizeof(work_path));
 	campaign.check = check_begin(&check);
 	stride = campaign.log.count * STATES_OF_EVENT / (uint64_t)settings->states + 1;

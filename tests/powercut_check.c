@@ -2,7 +2,6 @@
 #include "tests/powercut_check.h"
 
 #include <check.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/logkit.h"
+#include "tests/powercut_found.h"
 #include "tests/powercut_recorder.h"
 #include "tests/powercut_states.h"
 #include "tests/wire.h"
@@ -23,20 +22,9 @@
 #include "worker/stop_marker.h"
 #include "worker/syscalls.h"
 
-enum { CUT_RECOVERIES = 4, ANY_RECORD = -2, NEW_RECORD_MAX = 64 * 1024, COPIES_MAX = 16, COPY_MAX = 128 * 1024 };
+enum { CUT_RECOVERIES = 4, ANY_RECORD = -2, NEW_RECORD_MAX = 64 * 1024 };
 
 static const char NAME[] = "t-0", DATA[] = "data";
-
-/* A log as it was found: its records, as they stand in the files. */
-struct found {
-	int64_t start, end;
-	uint8_t *bytes;
-	size_t size, capacity;
-	size_t *ends;		/* of each record in bytes */
-	size_t count, ends_capacity;
-	uint64_t copies[COPIES_MAX];	/* hashes of what has been copied aside */
-	int copy_count;
-};
 
 struct check {
 	struct check_settings settings;
@@ -139,10 +127,8 @@ check_end(struct check *check)
 	image_remove(check->state_path);
 	image_remove(check->again_path);
 	image_free(&check->image);
-	free(check->first.bytes);
-	free(check->first.ends);
-	free(check->second.bytes);
-	free(check->second.ends);
+	found_free(&check->first);
+	found_free(&check->second);
 	free(check);
 }
 
@@ -217,90 +203,6 @@ open_log(struct check *check, const char *root, struct partition_opened *opened,
 	return 0;
 }
 
-/* ---- reading ---- */
-
-static void
-add_record(struct found *found, size_t bytes)
-{
-	if (found->count == found->ends_capacity) {
-		found->ends_capacity = found->ends_capacity == 0 ? 256 : 2 * found->ends_capacity;
-		found->ends = realloc(found->ends, found->ends_capacity * sizeof(*found->ends));
-		ck_assert_ptr_nonnull(found->ends);
-	}
-	found->ends[found->count] = (found->count == 0 ? 0 : found->ends[found->count - 1]) + bytes;
-	found->count++;
-}
-
-static enum partition_found
-find(struct partition *p, int64_t offset, struct partition_place *place)
-{
-	enum partition_found result = partition_find(p, offset, place);
-	struct partition_load *load;
-
-	if (result != PARTITION_COLD)
-		return result;
-	load = partition_load_begin(p, offset);
-	ck_assert_ptr_nonnull(load);
-	partition_load_store_nothing(load);
-	partition_load_run(load);
-	partition_load_finish(p, load);
-	return partition_find(p, offset, place);
-}
-
-/* All that is to be read from that place of a segment on. */
-static int
-read_segment(struct found *found, const struct partition_place *place, enum record_format format, char *why)
-{
-	size_t bytes = (size_t)place->bytes_in_segment, from = found->size;
-
-	if (from + bytes > found->capacity) {
-		found->capacity = 2 * (from + bytes);
-		found->bytes = realloc(found->bytes, found->capacity);
-		ck_assert_ptr_nonnull(found->bytes);
-	}
-	if (pread(place->segment->fd, found->bytes + from, bytes, place->position) != (ssize_t)bytes)
-		return wrong(why, "a segment ends ahead of its records");
-	found->size += bytes;
-	while (from < found->size) {
-		size_t record = found->size - from < 4 ? 0 : segment_record_bytes(format, found->bytes + from);
-
-		if (record == 0 || record > found->size - from)
-			return wrong(why, "no record stands at offset %" PRId64, found->start + (int64_t)found->count);
-		add_record(found, record);
-		from += record;
-	}
-	return 0;
-}
-
-static int
-read_log(struct check *check, struct partition *p, struct found *found, char *why)
-{
-	found->size = found->count = 0;
-	found->start = partition_log_start(p);
-	found->end = partition_log_end(p);
-	while (found->start + (int64_t)found->count < found->end) {
-		struct partition_place place;
-		int64_t offset = found->start + (int64_t)found->count;
-
-		if (find(p, offset, &place) != PARTITION_FOUND || place.bytes_in_segment <= 0)
-			return wrong(why, "the record at offset %" PRId64 " cannot be read; the log goes to %" PRId64, offset, found->end);
-		if (read_segment(found, &place, check->settings.partition.record_format, why) == -1)
-			return -1;
-	}
-	if (found->start + (int64_t)found->count != found->end)
-		return wrong(why, "there are records behind the end, %" PRId64, found->end);
-	return 0;
-}
-
-static const uint8_t *
-record_of(const struct found *found, size_t number, size_t *size)
-{
-	size_t from = number == 0 ? 0 : found->ends[number - 1];
-
-	*size = found->ends[number] - from;
-	return found->bytes + from;
-}
-
 /* ---- judging ---- */
 
 static int64_t
@@ -326,11 +228,12 @@ judge_records(const struct ledger *ledger, const struct found *found, int64_t en
 
 	for (int64_t offset = found->start; offset < end; offset++) {
 		size_t size;
-		const uint8_t *bytes = record_of(found, (size_t)(offset - found->start), &size);
+		const uint8_t *bytes = found_record(found, (size_t)(offset - found->start), &size);
 		int record = ledger_find(ledger, offset, before, bytes, size);
 
 		if (record == -1 && ledger_find(ledger, offset, ANY_RECORD, bytes, size) != -1)
-			return wrong(why, "the record at offset %" PRId64 " was not appended behind the one ahead of it", offset);
+			return wrong(why, "the record at offset %" PRId64 " was not appended behind the one ahead of it",
+			    offset);
 		if (record == -1)
 			return wrong(why, "the record at offset %" PRId64 " was never appended there", offset);
 		if (offset < promised && record != ledger_at(ledger, offset))
@@ -350,8 +253,8 @@ judge(const struct check *check, const struct ledger *ledger, const struct found
 		return wrong(why, "the log ends at %" PRId64 ", and %" PRId64 " had been published as durable", found->end,
 		    ledger_published_end(ledger));
 	if (found->start > ledger_start(ledger))
-		return wrong(why, "the log starts at %" PRId64 ", and only what lies below %" PRId64 " had been retired", found->start,
-		    ledger_start(ledger));
+		return wrong(why, "the log starts at %" PRId64 ", and only what lies below %" PRId64 " had been retired",
+		    found->start, ledger_start(ledger));
 	return judge_records(ledger, found, told_end(check, ledger, found), why);
 }
 
@@ -383,8 +286,11 @@ find_end(const struct image *image, const struct found *found, int64_t *position
 		last = &image->entries[i];
 		last_base = base;
 	}
-	if (last != NULL)
-		*position = (int64_t)(found->size - (last_base == found->start ? 0 : found->ends[last_base - found->start - 1]));
+	if (last == NULL)
+		return NULL;
+	*position = (int64_t)found->size;
+	if (last_base > found->start)
+		*position -= (int64_t)found->ends[last_base - found->start - 1];
 	return last;
 }
 
@@ -455,65 +361,25 @@ static int
 compare_again(const struct found *first, const struct found *second, const uint8_t *record, size_t bytes, char *why)
 {
 	if (second->end != first->end + 1)
-		return wrong(why, "the log ended at %" PRId64 ", one record was appended, and now it ends at %" PRId64, first->end,
-		    second->end);
+		return wrong(why, "the log ended at %" PRId64 ", one record was appended, and now it ends at %" PRId64,
+		    first->end, second->end);
 	if (second->start != first->start || second->size != first->size + bytes
-	    || !same_bytes(second->bytes, first->bytes, first->size) || !same_bytes(second->bytes + first->size, record, bytes))
+	    || !same_bytes(second->bytes, first->bytes, first->size)
+	    || !same_bytes(second->bytes + first->size, record, bytes))
 		return wrong(why, "the log is another one after a record was appended at its end, %" PRId64, first->end);
 	return 0;
-}
-
-static uint64_t
-hash_file(const char *path)
-{
-	static uint8_t bytes[COPY_MAX];
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = read(fd, bytes, sizeof(bytes));
-
-	ck_assert_int_ge(n, 0);
-	close(fd);
-	return image_hash_bytes(bytes, (size_t)n);
-}
-
-/* What recoveries have copied aside so far. */
-static void
-read_copies(const char *root, struct found *found)
-{
-	char path[CHECK_PATH_BYTES * 2];
-	struct dirent *entry;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "%.400s/%s/%s", root, DATA, NAME);
-	dir = opendir(path);
-	found->copy_count = 0;
-	while (dir != NULL && (entry = readdir(dir)) != NULL) {
-		if (strstr(entry->d_name, ".cut") == NULL || strstr(entry->d_name, ".tmp") != NULL || found->copy_count == COPIES_MAX)
-			continue;
-		snprintf(path, sizeof(path), "%.400s/%s/%s/%.60s", root, DATA, NAME, entry->d_name);
-		found->copies[found->copy_count++] = hash_file(path);
-	}
-	if (dir != NULL)
-		closedir(dir);
-}
-
-static bool
-has_copy(const struct found *found, uint64_t hash)
-{
-	for (int i = 0; i < found->copy_count; i++)
-		if (found->copies[i] == hash)
-			return true;
-	return false;
 }
 
 static int
 recover(struct check *check, const char *root, struct found *found, struct partition **kept, char *why)
 {
 	struct partition_opened opened;
+	char path[CHECK_PATH_BYTES];
 	int done = open_log(check, root, &opened, why);
 
+	snprintf(path, sizeof(path), "%.400s/%s/%s", root, DATA, NAME);
 	if (done == 0)
-		done = read_log(check, opened.partition, found, why);
-	read_copies(root, found);
+		done = found_read(found, opened.partition, check->settings.partition.record_format, path, why);
 	if (done == 0 && kept != NULL)
 		*kept = opened.partition;
 	else
@@ -573,12 +439,12 @@ check_again(const struct state *state, void *context)
 		return wrong(again->why, "a recovery was cut off (%s), and then: %.600s", state->kind, why);
 	if (check->second.end != check->first.end || check->second.size != check->first.size
 	    || !same_bytes(check->second.bytes, check->first.bytes, check->first.size))
-		return wrong(again->why, "a recovery was cut off (%s): the log had ended at %" PRId64 ", and ends at %" PRId64 " now",
-		    state->kind, check->first.end, check->second.end);
+		return wrong(again->why, "a recovery was cut off (%s): the log had ended at %" PRId64 ", and ends at %" PRId64
+		    " now", state->kind, check->first.end, check->second.end);
 	for (int i = 0; i < check->first.copy_count; i++)
-		if (!has_copy(&check->second, check->first.copies[i]))
-			return wrong(again->why, "a recovery was cut off (%s): what it had cut from the log is not there any more",
-			    state->kind);
+		if (!found_has_copy(&check->second, check->first.copies[i]))
+			return wrong(again->why, "a recovery was cut off (%s): what it had cut from the log is not there any "
+			    "more", state->kind);
 	return 1;
 }
 
@@ -616,7 +482,8 @@ cut_recovery(struct check *check, const struct image *image, const struct ledger
 	if (record_recovery(check, &log, why) == -1)
 		done = -1;
 	for (size_t i = 0; done != -1 && i < log.count; i++) {
-		ck_assert_msg(model_apply(again.model, log.events[i]) == 0, "of a recovery: %s", powercut_event_text(log.events[i]));
+		ck_assert_msg(model_apply(again.model, log.events[i]) == 0, "of a recovery: %s",
+		    powercut_event_text(log.events[i]));
 		if (wire_random(&seed) % log.count >= CUT_RECOVERIES)
 			continue;
 		again.skip = wire_random(&seed) % 8;

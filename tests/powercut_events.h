@@ -27,7 +27,7 @@ enum powercut_kind {
 	POWERCUT_ZERO,		/* file, position, count: bytes that are a hole from now on */
 	POWERCUT_FORCE,		/* file (or directory), by thread: begins */
 	POWERCUT_FORCED,	/* and has ended well, */
-	POWERCUT_UNFORCED,	/* or has failed: what was to be forced is on the disk or is not, and no later force changes that */
+	POWERCUT_UNFORCED,	/* or has failed: the bytes are on the disk or are not, and no later force changes that */
 	POWERCUT_SEND,		/* process, position: descriptor; data: all that may leave now */
 	POWERCUT_SENT,		/* process, position: descriptor, count: bytes of it that have left */
 	POWERCUT_PUBLISH,	/* position: offset up to which others read from now on */

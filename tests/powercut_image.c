@@ -174,8 +174,8 @@ compare_entry(const char *path, const struct stat *st, int type, struct FTW *ftw
 	else if (entry->directory != (type == FTW_D))
 		snprintf(comparison.why, IMAGE_WHY_BYTES, "%.300s is of another kind", path);
 	else if (!entry->directory && !holds_same(path, entry))
-		snprintf(comparison.why, IMAGE_WHY_BYTES, "%.300s holds something else than the %" PRId64 " bytes that were told", path,
-		    entry->size);
+		snprintf(comparison.why, IMAGE_WHY_BYTES, "%.300s holds something else than the %" PRId64 " bytes that were told",
+		    path, entry->size);
 	return comparison.why[0] == '\0' ? 0 : 1;
 }
 

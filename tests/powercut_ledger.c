@@ -54,7 +54,7 @@ ledger_payload(int32_t id, int record, uint8_t *to, size_t *size)
 	uint64_t state = ((uint64_t)id << 20 | (uint64_t)record) * 0x9E3779B97F4A7C15u + 12345;
 
 	wire_random(&state);
-	/* Many of one size, so that what was lost fits behind what takes its place; some that fill a good part of a segment. */
+	/* Many of one size, so that what was lost fits behind what takes its place; some that take much of a segment. */
 	*size = 1 + wire_random(&state) % (wire_random(&state) % 8 == 0 ? LEDGER_PAYLOAD_MAX : 120);
 	if (wire_random(&state) % 2 == 0 || id >= LEDGER_USUAL_FROM)
 		*size = USUAL_PAYLOAD;
@@ -118,7 +118,8 @@ ledger_find(const struct ledger *ledger, int64_t offset, int before, const uint8
 	for (; node != -1; node = ledger->nodes[node].next) {
 		const struct ledger_record *record = &ledger->nodes[node].record;
 
-		if ((before == -2 || record->before == before) && record->size == size && memcmp(record->bytes, bytes, size) == 0)
+		if ((before == -2 || record->before == before) && record->size == size
+		    && memcmp(record->bytes, bytes, size) == 0)
 			return node;
 	}
 	return -1;

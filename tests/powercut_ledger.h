@@ -52,7 +52,7 @@ void ledger_free(struct ledger *ledger);
 int ledger_note(struct ledger *ledger, const struct model *model, const struct powercut_event *event, const char **why);
 
 /* What holds from now on, whatever happens. */
-int64_t ledger_forced_end(const struct ledger *ledger);		/* everything below was acknowledged with FORCED, or answered so */
+int64_t ledger_forced_end(const struct ledger *ledger);		/* everything below was answered with FORCED, or like it */
 int64_t ledger_published_end(const struct ledger *ledger);	/* with visibility = durable; otherwise 0 */
 int64_t ledger_start(const struct ledger *ledger);		/* offset of the first record that has not been retired */
 

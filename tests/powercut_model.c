@@ -388,9 +388,10 @@ settle_change(struct file *file, struct change *change, uint64_t seed)
 	struct change part = *change;
 
 	for (part.size = -1; change->kind == CHANGE_BYTES && part.from < change->to; part.from = part.to) {
-		uint64_t state = seed ^ (uint64_t)(part.from / PAGE_BYTES + 1) * 0x9E3779B97F4A7C15u;
+		int64_t page = part.from / PAGE_BYTES + 1;
+		uint64_t state = seed ^ (uint64_t)page * 0x9E3779B97F4A7C15u;
 
-		part.to = (part.from / PAGE_BYTES + 1) * PAGE_BYTES < change->to ? (part.from / PAGE_BYTES + 1) * PAGE_BYTES : change->to;
+		part.to = page * PAGE_BYTES < change->to ? page * PAGE_BYTES : change->to;
 		part.data = change->data == NULL ? NULL : change->data + (part.from - change->from);
 		scramble(&state);
 		if (scramble(&state) % 2 == 0)
@@ -549,8 +550,8 @@ model_units(struct model *model, int64_t block_bytes, const struct model_unit **
 
 		file->first_unit = model->unit_count;
 		for (size_t k = 0; k < file->change_count; k++)
-			add_units_of(model, (struct model_unit){ .file = (uint32_t)i, .change = (uint32_t)k }, &file->changes[k],
-			    block_bytes);
+			add_units_of(model, (struct model_unit){ .file = (uint32_t)i, .change = (uint32_t)k },
+			    &file->changes[k], block_bytes);
 		file->unit_count = model->unit_count - file->first_unit;
 	}
 	*units = model->units;
@@ -623,13 +624,13 @@ static struct content
 build_content(const struct model *model, const struct file *file, const uint8_t *fates, bool garbage, uint64_t seed)
 {
 	struct content content = { 0 };
-	int64_t bytes = reach(file);
+	int64_t bytes = reach(file), there = bytes < file->durable.capacity ? bytes : file->durable.capacity;
 	uint8_t *touched = calloc(1, (size_t)(bytes / SECTOR_BYTES) + 1);
 
 	ck_assert_ptr_nonnull(touched);
 	content_reserve(&content, bytes);
-	if (bytes > 0 && file->durable.capacity > 0)
-		memcpy(content.bytes, file->durable.bytes, (size_t)(bytes < file->durable.capacity ? bytes : file->durable.capacity));
+	if (there > 0)
+		memcpy(content.bytes, file->durable.bytes, (size_t)there);
 	content.size = file->durable.size;
 	for (size_t i = file->first_unit; i < file->first_unit + file->unit_count; i++) {
 		const struct model_unit *unit = &model->units[i];

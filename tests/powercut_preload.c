@@ -1,7 +1,7 @@
 /*
  * Preloaded into a broker under test: what it asks of the kernel below the directory POWERCUT_ROOT is appended to the file
- * POWERCUT_LOG (powercut_events.h). POWERCUT_ROOM, POWERCUT_FAIL, POWERCUT_FORCE_US: see powercut_recorder.h and .c. Stores, and
- * the publication of the watermark, go by way of the worker's table of system calls, which it exports for this.
+ * POWERCUT_LOG (powercut_events.h). POWERCUT_ROOM, POWERCUT_FAIL, POWERCUT_FORCE_US: see powercut_recorder.h and .c. Stores,
+ * and the publication of the watermark, go by way of the worker's table of system calls, which it exports for this.
  *
  * Calls are only given their names here. One that could change a file in a way that no event tells ends the process.
  */

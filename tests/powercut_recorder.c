@@ -232,7 +232,8 @@ recorder_openat(int dir_fd, const char *name, int flags, mode_t mode)
 {
 	char path[PATH_MAX];
 	struct stat st;
-	bool changes = (flags & (O_CREAT | O_TRUNC)) != 0 && (flags & O_TMPFILE) != O_TMPFILE && name_below_root(dir_fd, name, path);
+	bool changes = (flags & (O_CREAT | O_TRUNC)) != 0 && (flags & O_TMPFILE) != O_TMPFILE
+	    && name_below_root(dir_fd, name, path);
 	bool there = changes && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 	int fd = (int)syscall(SYS_openat, dir_fd, name, flags, mode);
 
@@ -313,7 +314,8 @@ recorder_pwrite(int fd, const void *from, size_t size, off_t position)
 	}
 	n = syscall(SYS_pwrite64, fd, from, size, position);
 	if (below && n > 0)
-		tell(&(struct powercut_event){ .kind = POWERCUT_WRITE, .file = inode_of(fd), .position = position }, from, (size_t)n);
+		tell(&(struct powercut_event){ .kind = POWERCUT_WRITE, .file = inode_of(fd), .position = position }, from,
+		    (size_t)n);
 	return n;
 }
 
@@ -344,8 +346,8 @@ recorder_fallocate(int fd, int mode, off_t position, off_t size)
 	}
 	done = (int)syscall(SYS_fallocate, fd, mode, position, size);
 	if (done == 0 && below && punches)
-		tell(&(struct powercut_event){ .kind = POWERCUT_ZERO, .file = inode_of(fd), .position = position, .count = size },
-		    NULL, 0);
+		tell(&(struct powercut_event){ .kind = POWERCUT_ZERO, .file = inode_of(fd), .position = position,
+		    .count = size }, NULL, 0);
 	return done;
 }
 
@@ -446,7 +448,8 @@ take_time(void)
 static bool
 must_fail(const char *path)
 {
-	return fail_file != NULL && strstr(last_of(path), ".log") != NULL && syscall(SYS_unlinkat, AT_FDCWD, fail_file, 0) == 0;
+	return fail_file != NULL && strstr(last_of(path), ".log") != NULL
+	    && syscall(SYS_unlinkat, AT_FDCWD, fail_file, 0) == 0;
 }
 
 static int

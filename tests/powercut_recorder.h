@@ -16,8 +16,8 @@
 /*
  * Begins with a START. `root` is an absolute path without symbolic links, to a directory that is there. The sink gets whole
  * events, zeros included, from any thread. `room_path` (may be NULL): the file that holds how many bytes the files of one
- * directory may take; no file, or no number in it: any. `fail_path` (may be NULL): a file that is there makes the next force of
- * a segment fail, and is removed by it.
+ * directory may take; no file, or no number in it: any. `fail_path` (may be NULL): a file that is there makes the next force
+ * of a segment fail, and is removed by it.
  */
 void recorder_begin(const char *root, const char *room_path, const char *fail_path,
     void (*sink)(const void *event, size_t bytes));

@@ -132,7 +132,8 @@ keep_some_files(struct choice *choice)
 	uint64_t seed = wire_random(&choice->states->seed);
 
 	for (size_t i = 0; i < choice->count; i++) {
-		uint64_t state = seed ^ (uint64_t)(choice->units[i].file + 1) * 0x9E3779B97F4A7C15u, number = wire_random(&state) % 5;
+		uint64_t state = seed ^ (uint64_t)(choice->units[i].file + 1) * 0x9E3779B97F4A7C15u;
+		uint64_t number = wire_random(&state) % 5;
 
 		if (choice->units[i].kind != MODEL_NAME && number < 4)
 			choice->fates[i] = number < 2 ? MODEL_KEPT : MODEL_LOST;
@@ -219,10 +220,11 @@ static void
 lose_name(struct choice *choice, size_t unit)
 {
 	bool ordered = choice->states->profile == STATES_ORDERED;
+	uint32_t directory = choice->units[unit].file;
 
-	for (size_t i = unit; i < choice->count; i++)
-		if (i == unit || (ordered && choice->units[i].kind == MODEL_NAME && choice->units[i].file == choice->units[unit].file))
-			choice->fates[i] = MODEL_LOST;
+	choice->fates[unit] = MODEL_LOST;
+	for (size_t i = unit; ordered && i < choice->count && choice->units[i].file == directory; i++)
+		choice->fates[i] = MODEL_LOST;
 }
 
 static int

@@ -457,8 +457,8 @@ workload_record(int number, bool mapped, enum record_format format, uint64_t see
 	recording->seed = seed;
 	recording->settings = (struct partition_settings){ .record_format = format, .segment_bytes = workload->segment_bytes,
 		.index_interval_bytes = 1024, .mapped = mapped, .durable_only = workload->durable };
-	snprintf(log, sizeof(log), "write_mode = %s\nrecord_format = %s\nsegment_bytes = %lld\nindex_interval_bytes = 1024\n%s",
-	    mapped ? "mapped" : "file", record_format_name(format), (long long)workload->segment_bytes, workload->log);
+	snprintf(log, sizeof(log),
+	    "write_mode = %s\nrecord_format = %s\nsegment_bytes = %lld\nindex_interval_bytes = 1024\n%s", mapped ? "mapped" : "file", record_format_name(format), (long long)workload->segment_bytes, workload->log);
 	prepare(recording, &config);
 	broker_restart(&recording->broker, NULL);
 	workload->run(recording);

@@ -31,7 +31,8 @@ run(int workload, int mode)
 	struct campaign_result result;
 	char name[128];
 
-	snprintf(name, sizeof(name), "%s, %s, %s", workload_name(workload), mapped ? "mapped" : "file", record_format_name(format));
+	snprintf(name, sizeof(name), "%s, %s, %s", workload_name(workload), mapped ? "mapped" : "file",
+	    record_format_name(format));
 	settings.name = name;
 	settings.seed = broker_seed(name);
 	settings.states = (long)STATES * broker_scale() / unit_sample();
@@ -60,10 +61,10 @@ powercut_suite(void)
 	for (int workload = 0; workload < WORKLOAD_COUNT; workload++) {
 		TCase *tests = tcase_create(workload_name(workload));
 		/* The last one waits for seconds. */
-		int sampled = workload == WORKLOAD_COUNT - 1 ? MODES / 4 : MODES / 2;
+		int sampled = workload == WORKLOAD_COUNT - 1 ? MODES / 4 : MODES / 2, first = workload * MODES;
 
 		tcase_set_timeout(tests, TIMEOUT_S);
-		tcase_add_loop_test(tests, K_power_cut, workload * MODES, workload * MODES + (unit_sample() > 1 ? sampled : MODES));
+		tcase_add_loop_test(tests, K_power_cut, first, first + (unit_sample() > 1 ? sampled : MODES));
 		suite_add_tcase(suite, tests);
 	}
 	return suite;

@@ -67,7 +67,8 @@ tell(const struct powercut_event *head, const void *data, size_t bytes)
 static void
 create(uint64_t directory, const char *name, uint64_t file)
 {
-	tell(&(struct powercut_event){ .kind = POWERCUT_CREATE, .directory = directory, .file = file }, name, strlen(name) + 1);
+	tell(&(struct powercut_event){ .kind = POWERCUT_CREATE, .directory = directory, .file = file }, name,
+	    strlen(name) + 1);
 }
 
 static void
@@ -166,7 +167,8 @@ count_distinct(struct question *question, uint64_t hash)
 static bool
 holds(const struct image_entry *entry, const char *text)
 {
-	return (size_t)entry->size == strlen(text) && (entry->size == 0 || memcmp(entry->bytes, text, (size_t)entry->size) == 0);
+	return (size_t)entry->size == strlen(text)
+	    && (entry->size == 0 || memcmp(entry->bytes, text, (size_t)entry->size) == 0);
 }
 
 static int
