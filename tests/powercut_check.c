@@ -22,7 +22,7 @@
 #include "worker/stop_marker.h"
 #include "worker/syscalls.h"
 
-enum { CUT_RECOVERIES = 4, ANY_RECORD = -2, NEW_RECORD_MAX = 64 * 1024 };
+enum { CUT_RECOVERIES = 4, STATES_OF_EVENT = 10, ANY_RECORD = -2, NEW_RECORD_MAX = 64 * 1024 };
 
 static const char NAME[] = "t-0", DATA[] = "data";
 
@@ -418,8 +418,27 @@ struct again {
 	struct model *model;
 	const struct ledger *ledger;
 	uint64_t skip;		/* so many states are not tried */
+	const uint8_t *record;	/* that was appended behind the recovery */
+	size_t bytes;
 	char *why;
 };
+
+/* Where that record, and no other one, is the last, it may be there. */
+static void
+take_back(struct found *found, int64_t at, const uint8_t *record, size_t bytes)
+{
+	const uint8_t *last;
+	size_t size;
+
+	if (bytes == 0 || found->end != at + 1 || found->count == 0)
+		return;
+	last = found_record(found, found->count - 1, &size);
+	if (size != bytes || memcmp(last, record, bytes) != 0)
+		return;
+	found->end--;
+	found->count--;
+	found->size -= bytes;
+}
 
 /* One of them, chosen by chance. */
 static int
@@ -434,8 +453,10 @@ check_again(const struct state *state, void *context)
 	model_image(again->model, state->fates, state->seed, state->garbage, &check->image);
 	image_write(&check->image, check->again_path);
 	check->recoveries++;
-	if (recover(check, check->again_path, &check->second, NULL, why) == -1
-	    || judge(check, again->ledger, &check->second, why) == -1)
+	if (recover(check, check->again_path, &check->second, NULL, why) == -1)
+		return wrong(again->why, "a recovery was cut off (%s), and then: %.600s", state->kind, why);
+	take_back(&check->second, check->first.end, again->record, again->bytes);
+	if (judge(check, again->ledger, &check->second, why) == -1)
 		return wrong(again->why, "a recovery was cut off (%s), and then: %.600s", state->kind, why);
 	if (check->second.end != check->first.end || check->second.size != check->first.size
 	    || !same_bytes(check->second.bytes, check->first.bytes, check->first.size))
@@ -448,17 +469,39 @@ check_again(const struct state *state, void *context)
 	return 1;
 }
 
+/* And appends a record. Not in plain, where one that is not written to its end is a record all the same. */
+static int
+recover_and_append(struct again *again, const struct image *image)
+{
+	static uint8_t record[NEW_RECORD_MAX];
+	struct check *check = again->check;
+	struct partition *p = NULL;
+	int done = 0;
+
+	if (recover(check, check->state_path, &check->first, &p, again->why) == -1)
+		return -1;
+	if (check->settings.partition.record_format == RECORD_CRC32C) {
+		again->bytes = new_record(check, lost_bytes(image, again->ledger, &check->first), record);
+		again->record = record;
+		if (append(p, record, again->bytes) == -1)
+			done = wrong(again->why, "nothing can be appended: %s", strerror(errno));
+	}
+	partition_close(p);
+	return done;
+}
+
 /* The recovery of the state, as the model sees it: from its events. */
 static int
-record_recovery(struct check *check, struct powercut_log *log, char *why)
+record_recovery(struct again *again, const struct image *image, struct powercut_log *log)
 {
+	struct check *check = again->check;
 	uint8_t *memory;
 	int done;
 
 	events_bytes = 0;
 	syscalls = check->recording;
 	recorder_begin(check->state_path, NULL, NULL, take_event);
-	done = recover(check, check->state_path, &check->first, NULL, why);
+	done = recover_and_append(again, image);
 	syscalls = check->plain;
 	if (done == -1)
 		return -1;
@@ -474,19 +517,20 @@ cut_recovery(struct check *check, const struct image *image, const struct ledger
 {
 	struct states states = { .profile = seed % 2 == 0 ? STATES_STRICT : STATES_ORDERED, .random = 1, .seed = seed };
 	struct again again = { .check = check, .ledger = ledger, .why = why };
-	struct powercut_log log;
+	struct powercut_log log = { .memory = NULL };
 	int done = 0;
 
 	image_write(image, check->state_path);
 	again.model = model_of_image(image, check->state_path);
-	if (record_recovery(check, &log, why) == -1)
+	if (record_recovery(&again, image, &log) == -1)
 		done = -1;
 	for (size_t i = 0; done != -1 && i < log.count; i++) {
 		ck_assert_msg(model_apply(again.model, log.events[i]) == 0, "of a recovery: %s",
 		    powercut_event_text(log.events[i]));
-		if (wire_random(&seed) % log.count >= CUT_RECOVERIES)
+		/* At the last one most is at stake: nothing forces what was appended. */
+		if (i + 1 < log.count && wire_random(&seed) % log.count >= CUT_RECOVERIES)
 			continue;
-		again.skip = wire_random(&seed) % 8;
+		again.skip = wire_random(&seed) % STATES_OF_EVENT;
 		done = states_visit(&states, again.model, check_again, &again);
 	}
 	model_free(again.model);

@@ -9,7 +9,8 @@
  *   all of it that was answered with FORCED is there, and what readers could read with visibility = durable
  *   what is there was appended so, one behind the other (in crc32c: in plain no sum tells what was not written to its end)
  *   what is missing at its front has been retired, and nothing is taken for damage
- *   a recovery that is cut off changes nothing of what the next one finds, and what it has copied aside is not lost
+ *   a recovery that is cut off, or what is appended behind it, changes nothing else of what the next one finds, and what it has
+ *   copied aside is not lost
  */
 #ifndef TESTS_POWERCUT_CHECK_H
 #define TESTS_POWERCUT_CHECK_H

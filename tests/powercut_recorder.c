@@ -516,6 +516,7 @@ recorder_begin(const char *path, const char *room_path, const char *fail_path,
 	hand_over = sink;
 	room_file = room_path;
 	fail_file = fail_path;
+	memset(mappings, 0, sizeof(mappings));
 	strcpy(root, path);
 	tell(&(struct powercut_event){ .kind = POWERCUT_START, .file = st.st_ino }, NULL, 0);
 }
