@@ -1,9 +1,9 @@
 /*
  * A broker in whose processes something goes wrong (faults.h): a worker is killed at the n-th of its storage's calls, such a
- * call fails in one partition, an allocation fails in a worker. From the start to the stop, n = 1, 2, 3...
- * until everything passes untouched, or of them every so many-th: LOGBROKER_TEST_SAMPLE makes them fewer, LOGBROKER_TEST_SCALE
- * more (8: all). Whatever happens: nothing that was acknowledged is missing, what does not work has a line in the
- * log, other partitions do not notice a disk that fails, and with the fault gone everything works again.
+ * call fails in one partition, an allocation fails in a worker or in the supervisor. From the start to the stop, n = 1, 2, 3...
+ * until everything passes untouched, or of them every so many-th: LOGBROKER_TEST_SAMPLE makes them fewer,
+ * LOGBROKER_TEST_SCALE more (8: all). Whatever happens: nothing that was acknowledged is missing, other partitions do not
+ * notice a disk that fails, and with the fault gone everything works again, or after a restart where the log asks for one.
  */
 #include <check.h>
 #include <errno.h>
@@ -321,6 +321,60 @@ START_TEST(K_any_allocation_of_a_worker_fails)
 }
 END_TEST
 
+/* Either it does not start, and says so; or it goes on. */
+static bool
+starts(void)
+{
+	int code;
+
+	broker_launch(&broker);
+	if (broker_wait_log(&broker, "ready: listen=", BROKER_START_MS)) {
+		broker_wait_ready(&broker);
+		return true;
+	}
+	code = broker_wait_exit(&broker, BROKER_STOP_MS);
+	ck_assert_msg(code > 0 && code < 128, "allocation %d: exit code %d", faults->at, code);
+	ck_assert_msg(broker_count_log(&broker, "memory") + broker_count_log(&broker, "cannot") > 0, "allocation %d: nothing is said", faults->at);
+	return false;
+}
+
+/* Pages, a reload, a worker that is replaced: what the supervisor does itself. */
+static void
+ask_supervisor(void)
+{
+	static const char *const pages[] = { "/", "/metrics", "/health", "/status" };
+	pid_t worker = broker_worker_of(&broker, "t", 0);
+	int status;
+
+	for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++)
+		free(broker_http_get(&broker, pages[i], &status));
+	kill(broker.pid, SIGHUP);
+	if (worker > 0)
+		kill(worker, SIGTERM);
+}
+
+START_TEST(K_any_allocation_of_the_supervisor_fails)
+{
+	bool hit = true;
+
+	if (is_skipped("any_allocation_of_the_supervisor_fails"))
+		return;
+	prepare();
+	for (int n = 1; hit; n += stride(8)) {
+		arm((struct faults){ .kind = FAULTS_MEMORY, .at = n, .program = "logsupervisor" });
+		if (starts()) {
+			talk(true, PARTITIONS);
+			ask_supervisor();
+			talk(true, PARTITIONS);
+			hit = was_hit();
+			expect_well();
+			stop();
+		}
+	}
+	finish();
+}
+END_TEST
+
 static TCase *
 add_case(Suite *suite, const char *name, bool mapped)
 {
@@ -343,6 +397,7 @@ faults_suite(void)
 	tcase_add_test(add_case(suite, "calls", false), K_any_call_of_one_partition_fails);
 	tcase_add_test(add_case(suite, "calls, mapped", true), K_any_call_of_one_partition_fails);
 	tcase_add_test(add_case(suite, "worker's memory", false), K_any_allocation_of_a_worker_fails);
+	tcase_add_test(add_case(suite, "supervisor's memory", false), K_any_allocation_of_the_supervisor_fails);
 	return suite;
 }
 
