@@ -27,8 +27,10 @@ begin(void)
 {
 	const char *path = getenv("FAULTS_FILE");
 	int fd = path == NULL ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
-	void *at = fd == -1 ? MAP_FAILED : (void *)syscall(SYS_mmap, NULL, sizeof(*faults), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
+	void *at = MAP_FAILED;
 
+	if (fd != -1)
+		at = (void *)syscall(SYS_mmap, NULL, sizeof(*faults), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
 	if (at != MAP_FAILED)
 		faults = at;
 	if (fd != -1)

@@ -334,7 +334,8 @@ starts(void)
 	}
 	code = broker_wait_exit(&broker, BROKER_STOP_MS);
 	ck_assert_msg(code > 0 && code < 128, "allocation %d: exit code %d", faults->at, code);
-	ck_assert_msg(broker_count_log(&broker, "memory") + broker_count_log(&broker, "cannot") > 0, "allocation %d: nothing is said", faults->at);
+	ck_assert_msg(broker_count_log(&broker, "memory") + broker_count_log(&broker, "cannot") > 0,
+	    "allocation %d: nothing is said", faults->at);
 	return false;
 }
 
