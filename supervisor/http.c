@@ -23,6 +23,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "supervisor/spare.h"
 
 enum { PAGES_MAX = 16, NUMBER_DIGITS = 9 };
 
@@ -112,14 +113,16 @@ static void
 on_sweep(evutil_socket_t fd, short what, void *context)
 {
 	struct http *http = context;
+	bool full;
 
 	(void)fd;
 	(void)what;
 	sweep(http);
-	if (http->count < HTTP_CLIENTS_MAX)
+	full = http->count == HTTP_CLIENTS_MAX || !spare_is_whole();
+	if (!full)
 		evconnlistener_enable(http->listener);
-	if (http->count > 0)
-		sweep_in(http, http->count == HTTP_CLIENTS_MAX ? HTTP_SWEEP_CROWDED_MS : HTTP_SWEEP_MS);
+	if (full || http->count > 0)
+		sweep_in(http, full ? HTTP_SWEEP_CROWDED_MS : HTTP_SWEEP_MS);
 }
 
 /* evhttp wants a bufferevent for a connection that it has just accepted. */
@@ -141,7 +144,8 @@ on_new_client(struct event_base *base, void *context)
 	bufferevent_incref(stream);
 	http->clients[place] = (struct client){ stream, clock_now_ns(), { http, NULL } };
 	http->count++;
-	if (http->count == HTTP_CLIENTS_MAX) {
+	/* Without a spare evhttp must not be given another one. */
+	if (http->count == HTTP_CLIENTS_MAX || !spare_is_whole()) {
 		evconnlistener_disable(http->listener);
 		sweep_in(http, HTTP_SWEEP_CROWDED_MS);
 	} else if (!evtimer_pending(http->sweep, NULL)) {	/* nor put off again and again */

@@ -36,6 +36,7 @@
 #include "supervisor/setup.h"
 #include "supervisor/silence.h"
 #include "supervisor/spawn.h"
+#include "supervisor/spare.h"
 #include "supervisor/status.h"
 #include "supervisor/systemd.h"
 
@@ -113,8 +114,11 @@ check_data(const struct broker *broker, const struct options *options)
 	if (warnings == NULL)
 		return fail("warnings");
 	result = settings_check_data(&broker->settings, options->config, stderr, warnings);
-	if (fclose(warnings) == 0)
+	/* Without memory glibc may close it well and leave nothing. */
+	if (fclose(warnings) == 0 && lines != NULL)
 		log_warnings(lines);
+	else
+		log_warning("no memory for the warnings about the configuration: see logsupervisor -t");
 	free(lines);
 	return result == 0 ? 0 : EXIT_CONFIG;
 }
@@ -333,24 +337,32 @@ print_endpoints(FILE *to, const char *key, const struct endpoints *endpoints)
 		fprintf(to, "%s%s", i > 0 ? "," : "", endpoints->list[i].text);
 }
 
-/* Scripts read this line: its form is fixed, and no log level hides it. */
 static void
-print_ready(const struct broker *broker)
+put_ready(FILE *to, const struct broker *broker)
 {
 	const struct endpoints *control = &broker->control;
-	char *line = NULL;
-	size_t length;
-	FILE *to = open_memstream(&line, &length);
 
-	if (to == NULL)
-		return;
 	fputs("ready:", to);
 	print_endpoints(to, "listen", &broker->listen);
 	print_endpoints(to, "http", &broker->web);
 	fprintf(to, " control=%s", control->count == 0 ? "off" : control->list[0].text + strlen(unix_prefix));
 	fprintf(to, " workers=%d partitions=%lld pid=%ld\n", (int)broker->topics.group_count,
 	    (long long)placement_partitions(&broker->topics), (long)getpid());
-	if (fclose(to) == 0 && write(STDERR_FILENO, line, length) < 0)
+}
+
+/* Scripts read this line: its form is fixed, and no log level hides it. In one piece, unless memory for that is out. */
+static void
+print_ready(const struct broker *broker)
+{
+	char *line = NULL;
+	size_t length;
+	FILE *to = open_memstream(&line, &length);
+
+	if (to != NULL)
+		put_ready(to, broker);
+	if (to == NULL || fclose(to) != 0 || line == NULL)
+		put_ready(stderr, broker);
+	else if (write(STDERR_FILENO, line, length) < 0)
 		log_debug("stderr is closed");
 	free(line);
 }
@@ -513,6 +525,8 @@ assemble(struct broker *broker)
 	broker->reload.applied = on_applied;
 	broker->reload.context = broker;
 	event_set_log_callback(on_library_line);
+	if (spare_begin() != 0)
+		return fail("spare memory");
 	broker->base = new_base();
 	if (broker->base == NULL || catch_signals(broker) != 0)
 		return fail("event loop");
@@ -613,6 +627,7 @@ tear_down(struct broker *broker)
 	endpoints_close(&broker->web);
 	endpoints_close(&broker->control);
 	reserve_release(&broker->reserve);
+	spare_end();
 	boards_free(&broker->boards);
 	lock_free(&broker->lock);
 	topics_free(&broker->topics);

@@ -53,7 +53,7 @@ static void
 finish(struct reloading *reloading)
 {
 	reloading_done *done = reloading->done;
-	char *text;
+	char *text, none[] = "";	/* which is what glibc may leave without memory: not even an empty one */
 
 	fclose(reloading->report);
 	reloading->report = NULL;
@@ -63,7 +63,7 @@ finish(struct reloading *reloading)
 	if (reloading->hooks.ended != NULL)
 		reloading->hooks.ended(reloading->hooks.context);
 	if (done != NULL)
-		done(reloading->context, text, reloading->ok);
+		done(reloading->context, text == NULL ? none : text, reloading->ok);
 	free(text);
 	reloading_orders_idle(reloading);
 }

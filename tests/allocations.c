@@ -9,7 +9,7 @@
 #endif
 
 static _Thread_local unsigned long count, failing;
-static _Thread_local bool watching;
+static _Thread_local bool watching, failing_on;
 
 void
 allocations_watch(bool on)
@@ -22,6 +22,14 @@ allocations_fail_at(unsigned long n)
 {
 	count = 0;
 	failing = n;
+	failing_on = false;
+}
+
+void
+allocations_fail_from(unsigned long n)
+{
+	allocations_fail_at(n);
+	failing_on = true;
 }
 
 unsigned long
@@ -58,7 +66,7 @@ allocations_are_counted(void)
 static bool
 may(void)
 {
-	if (!watching || ++count != failing)
+	if (!watching || ++count < failing || failing == 0 || (count > failing && !failing_on))
 		return true;
 	errno = ENOMEM;
 	return false;

@@ -13,5 +13,7 @@ void allocations_watch(bool on);
 unsigned long allocations_count(void);
 /* The count starts again, and the n-th one fails (0: none). */
 void allocations_fail_at(unsigned long n);
+/* The same with all behind it. */
+void allocations_fail_from(unsigned long n);
 
 #endif

@@ -28,6 +28,7 @@
 static struct logkit_fault fault;
 static int fault_seen;
 static bool fault_was_hit;
+static bool fault_held;
 static int call_counts[CALL_COUNT];
 static struct syscalls kernel;
 static enum logkit_memory memory;
@@ -81,7 +82,7 @@ static int
 count_call(enum logkit_call call)
 {
 	call_counts[call]++;
-	if (fault.at == 0 || (fault.call != LOGKIT_ANY && fault.call != (int)call))
+	if (fault_held || fault.at == 0 || (fault.call != LOGKIT_ANY && fault.call != (int)call))
 		return 0;
 	fault_seen++;
 	if (fault_seen != fault.at && !(fault.sticky && fault_seen > fault.at))
@@ -183,7 +184,9 @@ test_fallocate(int fd, int mode, off_t position, off_t size)
 	int error = meet(CALL_FALLOCATE, NULL, fd);
 	bool punching = (mode & FALLOC_FL_PUNCH_HOLE) != 0;
 
-	ck_assert_int_ne(mode & FALLOC_FL_KEEP_SIZE, 0);
+	/* Where all is well nothing of Check's is called: it allocates. */
+	if ((mode & FALLOC_FL_KEEP_SIZE) == 0)
+		ck_abort();
 	if (error > 0) {
 		if (!punching && size > 1)
 			ck_assert_int_eq(fallocate(fd, mode, position, size / 2), 0);
@@ -262,7 +265,8 @@ test_sync_file_range(int fd, off_t position, off_t size, unsigned flags)
 	int error = meet(CALL_SYNC_FILE_RANGE, NULL, fd);
 
 	/* Any other flag would take the note of a failed write-back that the next force must find. */
-	ck_assert_uint_eq(flags, SYNC_FILE_RANGE_WRITE);
+	if (flags != SYNC_FILE_RANGE_WRITE)
+		ck_abort();
 	if (error > 0)
 		return fail_with(error);
 	return sync_file_range(fd, position, size, flags);
@@ -358,7 +362,14 @@ logkit_set_fault(struct logkit_fault wanted)
 	fault = wanted;
 	fault_seen = 0;
 	fault_was_hit = false;
+	fault_held = false;
 	memset(call_counts, 0, sizeof(call_counts));
+}
+
+void
+logkit_hold_fault(bool held)
+{
+	fault_held = held;
 }
 
 void

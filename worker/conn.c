@@ -162,7 +162,10 @@ next_deadline_ns(const struct conn *conn)
 	return deadline_ns;
 }
 
-/* A timer that fires too early is armed again, so it is moved only when a deadline comes nearer. */
+/*
+ * A timer that fires too early is armed again, so it is moved only when a deadline comes nearer. Without memory for one the
+ * connection ends: nothing would ever end it, or answer what it waits for.
+ */
 void
 conn_arm_timer(struct conn *conn)
 {
@@ -171,9 +174,11 @@ conn_arm_timer(struct conn *conn)
 
 	if (deadline_ns == INT64_MAX || (conn->timer_ns != 0 && conn->timer_ns <= deadline_ns))
 		return;
-	conn->timer_ns = deadline_ns;
 	wait = clock_until(deadline_ns);
-	event_add(&conn->timer, &wait);
+	if (event_add(&conn->timer, &wait) == 0)
+		conn->timer_ns = deadline_ns;
+	else
+		conn_abort(conn);
 }
 
 void

@@ -111,8 +111,9 @@ receive(struct process *p)
 	case INBOX_NOTHING:
 		break;
 	case INBOX_LATER:
-		event_del(&p->channel_readable);
-		event_add(&p->channel_retry, &retry);
+		/* Without memory for the timer it is told again in the next turn: a busy loop, but not a deaf one. */
+		if (event_add(&p->channel_retry, &retry) == 0)
+			event_del(&p->channel_readable);
 		break;
 	case INBOX_DRAIN:
 		begin_drain(p);
@@ -238,6 +239,7 @@ on_retain(evutil_socket_t fd, short what, void *argument)
 
 /* ---- The loop ---- */
 
+/* Without memory for it the next turn tries again, which comes with the heartbeat if nothing else brings one. */
 static void
 arm(struct deadline *deadline, int64_t at_ns)
 {
@@ -245,9 +247,9 @@ arm(struct deadline *deadline, int64_t at_ns)
 
 	if (at_ns == INT64_MAX || (deadline->armed_ns != 0 && deadline->armed_ns <= at_ns))
 		return;
-	deadline->armed_ns = at_ns;
 	wait = clock_until(at_ns);
-	event_add(&deadline->timer, &wait);
+	if (event_add(&deadline->timer, &wait) == 0)
+		deadline->armed_ns = at_ns;
 }
 
 /* The last words of a process that owns the logs. */
@@ -364,7 +366,8 @@ new_base(void)
 	return base;
 }
 
-static void
+/* Returns 0, or -1: one of them would never come. */
+static int
 assign_events(struct process *p)
 {
 	struct timeval second = { HEARTBEAT_S, 0 };
@@ -378,10 +381,10 @@ assign_events(struct process *p)
 	event_assign(&p->heartbeat, p->base, -1, EV_PERSIST, on_heartbeat, p);
 	evtimer_assign(&p->flush.timer, p->base, on_flush, p);
 	evtimer_assign(&p->retain.timer, p->base, on_retain, p);
-	event_add(&p->channel_readable, NULL);
-	event_add(&p->jobs_readable, NULL);
-	event_add(&p->terminate, NULL);
-	event_add(&p->heartbeat, &second);
+	if (event_add(&p->channel_readable, NULL) != 0 || event_add(&p->jobs_readable, NULL) != 0
+	    || event_add(&p->terminate, NULL) != 0)
+		return -1;
+	return event_add(&p->heartbeat, &second);
 }
 
 /* The lock file names who holds it. */
@@ -434,7 +437,8 @@ set_up(struct process *p)
 	worker->connections = connections_new(worker, p->base, p->channel);
 	if (worker->connections == NULL || lane_create_all(worker) != 0)
 		log_fatal(1, "no memory for %d partitions", worker->topics.slot_counts[worker->number]);
-	assign_events(p);
+	if (assign_events(p) != 0)
+		log_fatal(1, "no memory for the event loop");
 	sign_lock(worker);
 	inbox_await_start(p->channel, worker);
 	/* The board and the logs are this process's now. */
