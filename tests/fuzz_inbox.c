@@ -62,6 +62,7 @@ check_settings(const struct worker *worker)
 		const struct topic *topic = &worker->topics.list[i];
 
 		require(codec_topic_name_valid(topic->name, strlen(topic->name)));
+		require(topic->log.flush_interval_us <= INT64_MAX / 1000 && topic->log.retention_age_ms <= INT64_MAX / 1000000);
 		require(topic->partition_count >= 1 && topic->first_group >= 0 && topic->first_group < worker->topics.group_count);
 	}
 }
