@@ -139,14 +139,14 @@ load(struct partition *p, int64_t offset)
 	partition_load_finish(p, job);
 }
 
-/* A record that is found has a possible length. False when it is broken. */
+/* A record that is found has a possible length. False when it is broken; *last: its file ends with it. */
 static bool
-read_record(struct partition *p, enum record_format format, int64_t offset)
+read_record(struct partition *p, enum record_format format, int64_t offset, bool *last)
 {
 	struct partition_place place;
 	struct slice slice;
 	uint8_t header[8];
-	size_t header_bytes = record_header_bytes(format);
+	size_t header_bytes = record_header_bytes(format), bytes;
 	enum partition_found found = partition_find(p, offset, &place);
 
 	if (found == PARTITION_COLD) {
@@ -158,25 +158,30 @@ read_record(struct partition *p, enum record_format format, int64_t offset)
 	require(place.bytes_in_segment > (int64_t)header_bytes && place.bytes_behind >= place.bytes_in_segment);
 	partition_slice(&place, place.bytes_in_segment, &slice);
 	require(pread(slice.segment->fd, header, header_bytes, slice.position) == (ssize_t)header_bytes);
-	require(segment_record_bytes(format, header) > header_bytes);
+	bytes = segment_record_bytes(format, header);
+	require(bytes > header_bytes);
+	*last = slice.position + (int64_t)bytes == segment_file_bytes(slice.segment->fd);
 	slice_release(&slice);
 	return true;
 }
 
 /*
- * A last segment of which nothing is left, behind a gap or none that is known: a start that finds it so takes it for one that
- * is not of this log, where the start that has cut it has gone on behind it.
+ * A last segment of which nothing is left, and the one ahead of it does not end there: a start that finds it so takes it for one
+ * that is not of this log, where the start that has cut it has gone on behind it.
  */
 static bool
 is_doubtful(const struct partition_opened *opened, enum record_format format)
 {
 	struct partition *p = opened->partition;
-	int64_t first = partition_log_start(p), end = partition_log_end(p);
+	int64_t end = partition_log_end(p);
 	struct partition_place place;
+	bool last;
 
 	if (opened->truncated_bytes == 0 || partition_find(p, end, &place) != PARTITION_FOUND || place.segment->base != end)
 		return false;
-	return end > first ? !read_record(p, format, end - 1) : first > 0;
+	if (end == partition_log_start(p))
+		return end > 0;
+	return !read_record(p, format, end - 1, &last) || !last;
 }
 
 /* One more record, if there is room for it without a roll. Returns how many there are more. */
@@ -187,6 +192,7 @@ append_one(struct partition *p, enum record_format format)
 	size_t bytes = (size_t)(record_put(record, format, (const uint8_t *)"x", 1) - record);
 	struct partition_barrier barrier;
 	int64_t end = partition_log_end(p);
+	bool last;
 
 	if (partition_failed(p) || partition_fit(p, (int64_t)bytes) != PARTITION_FITS ||
 	    partition_append(p, record, bytes, 1) == -1)
@@ -195,7 +201,7 @@ append_one(struct partition *p, enum record_format format)
 	partition_barrier_begin(p, &barrier);
 	partition_barrier_run(&barrier);
 	require(partition_barrier_finish(p, &barrier) == 0 && partition_durable_end(p) == end + 1);
-	require(read_record(p, format, end));
+	require(read_record(p, format, end, &last));
 	return 1;
 }
 
@@ -205,6 +211,7 @@ open_once(const struct partition_settings *settings, const struct partition_know
 {
 	struct partition_opened opened;
 	int64_t end, first;
+	bool last;
 
 	partition_open(root_fd, "t-0", settings, known, &opened);
 	if (opened.partition == NULL) {
@@ -216,7 +223,7 @@ open_once(const struct partition_settings *settings, const struct partition_know
 	require(first >= 0 && end >= first && partition_durable_end(opened.partition) <= end);
 	require(opened.why[0] != '\0' || end >= known->published_end || known->from_disk);
 	for (int64_t offset = first; offset < partition_visible_end(opened.partition) && offset < first + 64; offset++)
-		read_record(opened.partition, settings->record_format, offset);
+		read_record(opened.partition, settings->record_format, offset, &last);
 	if (is_doubtful(&opened, settings->record_format))
 		end = -2;
 	else

@@ -608,11 +608,11 @@ begin_send(struct check *check, const struct order_call *call)
 	struct wire_bytes bytes = { 0 };
 
 	order_descriptor(&at, socket);
-	if (call->result <= 0)
+	if (call->result <= 0 && !call->unknown)
 		return;
 	if (!order_bytes(&at, &bytes))
 		wrong(check, "strace has cut an answer short");
-	send_bytes(check, socket, bytes.data, (size_t)call->result);
+	send_bytes(check, socket, bytes.data, call->unknown ? bytes.length : (size_t)call->result);
 	wire_bytes_free(&bytes);
 }
 

@@ -31,7 +31,7 @@ add_call(struct order_trace *trace)
 {
 	if ((trace->count & (trace->count - 1)) == 0)
 		trace->calls = realloc(trace->calls, (trace->count == 0 ? 1 : trace->count * 2) * sizeof(*trace->calls));
-	trace->calls[trace->count] = (struct order_call){ .result = -1 };
+	trace->calls[trace->count] = (struct order_call){ .result = -1, .unknown = true };
 	return &trace->calls[trace->count++];
 }
 
@@ -52,7 +52,8 @@ finish(struct order_call *call, struct threads *threads, int thread)
 
 	for (const char *p = call->text; (p = strstr(p, " = ")) != NULL; p += 3)
 		result = p + 3;
-	if (result != NULL && *result != '?')
+	call->unknown = result == NULL || *result == '?';
+	if (!call->unknown)
 		call->result = (int64_t)strtoull(result, NULL, 0);
 	/* New threads belong to their maker's process. */
 	if (strncmp(call->text, "clone", 5) == 0 && strstr(call->text, "CLONE_THREAD") != NULL && call->result > 0)

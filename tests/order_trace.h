@@ -24,7 +24,8 @@ struct order_call {
 	long end;		/* 0: it did not return */
 	char *text;		/* "name(arguments) = result", put together */
 	const char *arguments;	/* in the text, behind the bracket */
-	int64_t result;		/* negative when it has failed or did not return */
+	int64_t result;		/* negative when it has failed or did not return, */
+	bool unknown;		/* since its process was killed: it may have done all of it */
 };
 
 struct order_trace {
