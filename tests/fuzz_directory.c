@@ -166,8 +166,8 @@ read_record(struct partition *p, enum record_format format, int64_t offset, bool
 }
 
 /*
- * A last segment of which nothing is left, and the one ahead of it does not end there: a start that finds it so takes it for one
- * that is not of this log, where the start that has cut it has gone on behind it.
+ * A last segment of which nothing is left, and the one ahead of it does not end there: unless the list could take the numbers of
+ * that one, a start that finds it so takes it for one that is not of this log, where the start that has cut it has gone on behind.
  */
 static bool
 is_doubtful(const struct partition_opened *opened, enum record_format format)
