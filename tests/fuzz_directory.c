@@ -260,7 +260,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (data[0] & OTHER_MODE_BIT)
 			settings.mapped = !settings.mapped;
 		second = open_once(&settings, &known, &next_start);
-		require(first == -1 ? second == -1 : second >= first && second <= first + 1 && next_start == start);
+		/* Files that only the damaged part of a list told to be foreign are taken for the log's when it has been made anew. */
+		require(first == -1 ? second == -1 : second >= first && second <= first + 1 && next_start <= start);
 	}
 	stop_marker_free(&marker);
 	empty_directory(log_fd);
