@@ -75,14 +75,34 @@ expect_plain(struct channel *channel, uint32_t type, void *to, size_t size)
 		broken(type);
 }
 
+static bool
+durations_valid(const int64_t *ms, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (ms[i] < 0 || ms[i] > INT64_MAX / CLOCK_NS_PER_MS)
+			return false;
+	return true;
+}
+
+/* What is reckoned with must be in range; what else it says is the supervisor's affair. */
+static bool
+setup_valid(const struct message_setup *setup)
+{
+	const int64_t durations_ms[] = { setup->max_fetch_wait_ms, setup->request_timeout_ms, setup->idle_timeout_ms,
+		setup->drain_timeout_ms };
+
+	return setup->group_count >= 1 && setup->group_count <= TOPICS_GROUPS_MAX && setup->worker >= 0 &&
+	    setup->worker < setup->group_count && setup->topic_count >= 0 && setup->max_frame_bytes >= 1 &&
+	    setup->buffer_bytes >= 0 && durations_valid(durations_ms, sizeof(durations_ms) / sizeof(durations_ms[0]));
+}
+
 static void
 apply_setup(struct worker *worker, struct message_setup *setup)
 {
 	char who[32];
 
 	setup->data_dir[sizeof(setup->data_dir) - 1] = '\0';
-	if (setup->group_count < 1 || setup->group_count > TOPICS_GROUPS_MAX || setup->worker < 0 ||
-	    setup->worker >= setup->group_count || setup->topic_count < 0)
+	if (!setup_valid(setup))
 		broken(MESSAGE_SETUP);
 	snprintf(who, sizeof(who), "worker %d", setup->worker);
 	log_open(who, (enum log_level)setup->log_level);
@@ -99,6 +119,17 @@ apply_setup(struct worker *worker, struct message_setup *setup)
 		log_fatal(1, "no memory for the settings");
 }
 
+static bool
+log_valid(const struct log_settings *log)
+{
+	const int64_t durations_ms[] = { log->segment_age_ms, log->retention_age_ms, log->retention_check_interval_ms };
+
+	return (log->record_format == RECORD_PLAIN || log->record_format == RECORD_CRC32C) && log->flush_records >= 0 &&
+	    log->flush_interval_us >= 0 && log->flush_interval_us <= INT64_MAX / CLOCK_NS_PER_US && log->segment_bytes >= 1 &&
+	    log->index_interval_bytes >= 1 && log->retention_bytes >= 0 &&
+	    durations_valid(durations_ms, sizeof(durations_ms) / sizeof(durations_ms[0]));
+}
+
 static void
 take_topic(struct channel *channel, struct worker *worker)
 {
@@ -107,7 +138,7 @@ take_topic(struct channel *channel, struct worker *worker)
 
 	expect_plain(channel, MESSAGE_TOPIC, &message, sizeof(message));
 	message.name[sizeof(message.name) - 1] = '\0';
-	if (strlen(message.name) >= sizeof(topic.name))
+	if (strlen(message.name) >= sizeof(topic.name) || !log_valid(&message.log))
 		broken(MESSAGE_TOPIC);
 	strcpy(topic.name, message.name);
 	topic.partition_count = message.partition_count;
