@@ -94,6 +94,24 @@ START_TEST(A11_last_record_torn_at_every_byte)
 }
 END_TEST
 
+/* The file grew, and the last sector of its only record did not reach the disk: four bytes, behind a whole record of plain. */
+START_TEST(A11_only_record_torn_where_a_sector_begins)
+{
+	size_t bytes;
+	uint8_t *whole;
+
+	make_log(RECORD_CRC32C, 1, 508);
+	whole = logkit_read_file(path, &bytes);
+	whole[511] |= 1;
+	memset(whole + 512, 0, 4);
+	expect_recovered(whole, bytes, 0, 508);
+	ck_assert_int_eq(kit.opened.truncated_bytes, 516);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 1);
+	free(whole);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(A11_nothing_comes_back_from_the_dead)
 {
 	size_t bytes, size = 64 + 8;
@@ -898,6 +916,7 @@ static void
 add_tests(TCase *tests)
 {
 	tcase_add_loop_test(tests, A11_last_record_torn_at_every_byte, 0, 2 * FORMATS);
+	tcase_add_test(tests, A11_only_record_torn_where_a_sector_begins);
 	tcase_add_test(tests, A11_nothing_comes_back_from_the_dead);
 	tcase_add_test(tests, a_copy_that_root_makes_is_the_owners);
 	tcase_add_loop_test(tests, bug_A2_every_length_of_the_last_segment, 0, FORMATS);

@@ -8,6 +8,8 @@
 #include "worker/direct.h"
 #include "worker/scan.h"
 
+enum { TORN_BYTES = 8 };
+
 /*
  * A file's records as one format has them. `whole`: they lead to the end of what was written, behind which there is nothing,
  * or zeros in a file that was written through a mapping. `exact`: and their last byte is the last one that is not zero.
@@ -35,18 +37,29 @@ read_as(int fd, enum record_format format, int64_t file_bytes, struct reading *r
 }
 
 /*
+ * Nothing but zeros follows, from a place on where a power cut may tear: a sector in the file, or eight bytes where somebody
+ * was storing through a mapping meanwhile.
+ */
+static bool
+ends_where_torn(const struct reading *reading, int64_t file_bytes)
+{
+	return reading->scan.position < file_bytes && reading->scan.position % TORN_BYTES == 0;
+}
+
+/*
  * In which format do a file's bytes make sense? A sum that fits the first record tells crc32c. A client can have made it
  * up: then the lengths of plain lead to the end of what was written, and the sums do not; if both do, nothing can be told.
  * Lengths that lead exactly to the end tell plain. A file that may be torn behind that needs two whole records, since a
  * single torn record in crc32c can read as one whole record in plain; and then no impossible length may follow. (A lone
- * record in crc32c that is torn just so that it is one of plain, four bytes before its end, is refused as well: a power cut
- * tears at sectors, a wrong record_format is a slip of the pen, and refusing loses nothing.)
+ * record in crc32c that is torn just so that it is one of plain, four bytes before its end, is refused as well where no
+ * power cut can have torn it: a wrong record_format is a slip of the pen, and refusing loses nothing.)
  */
 int
 evidence_of_file(int fd, int64_t file_bytes, bool sealed, enum evidence *evidence)
 {
 	enum record_verdict first;
 	struct reading plain, summed = { 0 };
+	bool exact;
 
 	*evidence = EVIDENCE_NONE;
 	if (read_as(fd, RECORD_PLAIN, file_bytes, &plain) == -1
@@ -60,7 +73,8 @@ evidence_of_file(int fd, int64_t file_bytes, bool sealed, enum evidence *evidenc
 	}
 	if (plain.scan.records == 0 || (sealed ? !plain.exact : plain.scan.verdict == RECORD_IMPOSSIBLE))
 		return 0;
-	*evidence = plain.exact || plain.scan.records > 1 ? EVIDENCE_PLAIN : EVIDENCE_DOUBT;
+	exact = plain.exact && !ends_where_torn(&plain, file_bytes);
+	*evidence = exact || plain.scan.records > 1 ? EVIDENCE_PLAIN : EVIDENCE_DOUBT;
 	return 0;
 }
 
