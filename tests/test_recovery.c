@@ -112,6 +112,27 @@ START_TEST(A11_only_record_torn_where_a_sector_begins)
 }
 END_TEST
 
+/*
+ * Stored through a mapping, and of the only record nothing but its length and its last two bytes have reached the disk: in plain
+ * these are a second length, of a record of zeros which the file is long enough for.
+ */
+START_TEST(A11_only_record_torn_but_for_its_last_bytes)
+{
+	enum { SEGMENT_BYTES = 65536, PAYLOAD = 42, KEPT_FROM = 48 };
+	uint8_t *torn = calloc(1, SEGMENT_BYTES);
+
+	ck_assert_ptr_nonnull(torn);
+	make_log(RECORD_CRC32C, 1, PAYLOAD);
+	torn[3] = PAYLOAD;
+	torn[KEPT_FROM] = torn[KEPT_FROM + 1] = 0xEE;
+	expect_recovered(torn, SEGMENT_BYTES, 0, PAYLOAD);
+	ck_assert_int_eq(kit.opened.truncated_bytes, KEPT_FROM + 2);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 1);
+	free(torn);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(A11_nothing_comes_back_from_the_dead)
 {
 	size_t bytes, size = 64 + 8;
@@ -917,6 +938,7 @@ add_tests(TCase *tests)
 {
 	tcase_add_loop_test(tests, A11_last_record_torn_at_every_byte, 0, 2 * FORMATS);
 	tcase_add_test(tests, A11_only_record_torn_where_a_sector_begins);
+	tcase_add_test(tests, A11_only_record_torn_but_for_its_last_bytes);
 	tcase_add_test(tests, A11_nothing_comes_back_from_the_dead);
 	tcase_add_test(tests, a_copy_that_root_makes_is_the_owners);
 	tcase_add_loop_test(tests, bug_A2_every_length_of_the_last_segment, 0, FORMATS);

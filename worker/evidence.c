@@ -12,11 +12,12 @@ enum { TORN_BYTES = 8 };
 
 /*
  * A file's records as one format has them. `whole`: they lead to the end of what was written, behind which there is nothing,
- * or zeros in a file that was written through a mapping. `exact`: and their last byte is the last one that is not zero.
+ * or zeros in a file that was written through a mapping. `exact`: and their last byte is the last one that is not zero. `blank`:
+ * the last one of them ends in zeros, so nobody knows whether it was written.
  */
 struct reading {
 	struct scan scan;
-	bool whole, exact;
+	bool whole, exact, blank;
 };
 
 static int
@@ -32,6 +33,7 @@ read_as(int fd, enum record_format format, int64_t file_bytes, struct reading *r
 	if (content_end == -1 || (end > 0 && direct_read(fd, &last, 1, end - 1) == -1))
 		return -1;
 	reading->whole = content_end == end;
+	reading->blank = end > 0 && last == 0;
 	reading->exact = end == file_bytes || (reading->whole && end > 0 && last != 0);
 	return 0;
 }
@@ -50,7 +52,8 @@ ends_where_torn(const struct reading *reading, int64_t file_bytes)
  * In which format do a file's bytes make sense? A sum that fits the first record tells crc32c. A client can have made it
  * up: then the lengths of plain lead to the end of what was written, and the sums do not; if both do, nothing can be told.
  * Lengths that lead exactly to the end tell plain. A file that may be torn behind that needs two whole records, since a
- * single torn record in crc32c can read as one whole record in plain; and then no impossible length may follow. (A lone
+ * single torn record in crc32c can read as one whole record in plain, and what is left of its last bytes as the length of a
+ * second one, of zeros; and then no impossible length may follow. (A lone
  * record in crc32c that is torn just so that it is one of plain, four bytes before its end, is refused as well where no
  * power cut can have torn it: a wrong record_format is a slip of the pen, and refusing loses nothing.)
  */
@@ -74,7 +77,7 @@ evidence_of_file(int fd, int64_t file_bytes, bool sealed, enum evidence *evidenc
 	if (plain.scan.records == 0 || (sealed ? !plain.exact : plain.scan.verdict == RECORD_IMPOSSIBLE))
 		return 0;
 	exact = plain.exact && !ends_where_torn(&plain, file_bytes);
-	*evidence = exact || plain.scan.records > 1 ? EVIDENCE_PLAIN : EVIDENCE_DOUBT;
+	*evidence = exact || plain.scan.records - plain.blank > 1 ? EVIDENCE_PLAIN : EVIDENCE_DOUBT;
 	return 0;
 }
 
