@@ -138,6 +138,21 @@ caches_read_list(struct sealed_list *list, int dir_fd, const struct listing *lis
 	return 0;
 }
 
+bool
+caches_know_seal(int dir_fd, int64_t base, int64_t next)
+{
+	const struct sealed_entry *sealed;
+	struct sealed_list list;
+	bool known;
+
+	if (sealed_list_read(dir_fd, &list, NULL) == -1)
+		return false;
+	sealed = sealed_list_find(&list, base);
+	known = sealed != NULL && sealed->end == next;
+	sealed_list_free(&list);
+	return known;
+}
+
 /* As recovery sees it. */
 bool
 caches_know_more(const struct sealed_list *list, int dir_fd, const struct look *last, enum record_format format,

@@ -340,7 +340,7 @@ find_empty_behind(struct examiner *x, int fd, const struct look *look, int64_t *
 
 		if (base <= look->base)
 			continue;
-		is = base == look->prefix_end;
+		is = base == look->prefix_end || caches_know_seal(x->e->dir_fd, look->base, base);
 		if (!is && look->prefix_bytes != look->file_bytes
 		    && evidence_is_seal(&segment, look->file_bytes, base, &is) == -1 && errno == ENOMEM)
 			return -1;

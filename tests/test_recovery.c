@@ -850,6 +850,38 @@ START_TEST(a_damaged_last_record_with_an_empty_segment_behind_a_gap)
 }
 END_TEST
 
+/*
+ * A sealed segment is cut short, and nothing of the last one is valid, or nothing has been written into it yet: the start goes on
+ * at its offset. So does the next one, although no record leads there; the list knows.
+ */
+START_TEST(bug_A13_an_emptied_last_segment_behind_damage_stays_the_active_one)
+{
+	char last[LOGKIT_PATH_BYTES];
+
+	logkit_begin(&kit, RECORD_CRC32C, 1024);
+	logkit_open(&kit);
+	logkit_append(&kit, 16, 64);
+	logkit_close(&kit);
+	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 2);
+	logkit_segment_path(&kit, 0, path);
+	logkit_segment_path(&kit, 14, last);
+	logkit_truncate(path, 3 * 72 + (_i & 1) * 5);
+	logkit_write_file(last, "\xff\xff\xff\xff garbage", _i < 2 ? 12 : 0);
+	for (int start = 0; start < 3; start++) {
+		logkit_open(&kit);
+		ck_assert_int_eq(partition_log_end(kit.p), 14);
+		ck_assert_int_eq(logkit_file_bytes(path), 3 * 72 + (_i & 1) * 5);
+		logkit_expect(&kit, 0, 3, 64);
+		logkit_expect_broken(&kit, 3, 14);
+		logkit_close(&kit);
+	}
+	logkit_open(&kit);
+	logkit_append(&kit, 2, 64);
+	logkit_expect(&kit, 14, 16, 64);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(an_empty_segment_ahead_tells_no_format)
 {
 	uint8_t *whole;
@@ -967,6 +999,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, bug_A13_damage_in_the_segment_before_an_empty_active_one, 0, 2);
 	tcase_add_loop_test(tests, a_torn_segment_with_an_empty_one_too_far_behind_is_cut, 0, FORMATS);
 	tcase_add_test(tests, a_damaged_last_record_with_an_empty_segment_behind_a_gap);
+	tcase_add_loop_test(tests, bug_A13_an_emptied_last_segment_behind_damage_stays_the_active_one, 0, 4);
 	tcase_add_test(tests, an_empty_segment_ahead_tells_no_format);
 	tcase_add_test(tests, what_cannot_be_opened_says_why);
 	tcase_add_test(tests, random_damage_keeps_the_prefix);

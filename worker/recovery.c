@@ -242,14 +242,19 @@ fail:
 	return -1;
 }
 
-/* Is the empty segment `base` the one that follows the tail? */
+/*
+ * Is the empty segment `base` the one that follows the tail? It does not need to stand where that ends: the list tells, too,
+ * that the tail had been sealed there, with what it lacks now; without that a start that has cut all of a damaged last segment
+ * would be followed by one that goes on ahead of it, in the sealed one.
+ */
 static int
-follows(const struct tail *tail, int64_t base, bool *does)
+follows(const struct recovery *r, const struct tail *tail, int64_t base, bool *does)
 {
+	const struct sealed_entry *sealed = sealed_list_find(&r->inventory->list, tail->segment->base);
 	const struct segment view = { .fd = tail->read_fd, .format = tail->segment->format, .end = tail->segment->end,
 		.bytes = tail->segment->bytes };
 
-	*does = base == tail->segment->end;
+	*does = base == tail->segment->end || (sealed != NULL && sealed->end == base);
 	if (*does || tail->segment->bytes == tail->file_bytes)
 		return 0;
 	return evidence_is_seal(&view, tail->file_bytes, base, does);
@@ -278,7 +283,7 @@ settle_empty(struct recovery *r, const struct tail *tail, size_t last)
 	for (size_t i = last + 1; i < listing->count && active == last; i++) {
 		bool ours;
 
-		if (follows(tail, listing->segments[i].base, &ours) == -1)
+		if (follows(r, tail, listing->segments[i].base, &ours) == -1)
 			return refuse_disk(r, tail->segment->base, "read");
 		if (ours)
 			active = i;
