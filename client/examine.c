@@ -307,7 +307,7 @@ int
 examine_format(struct examine *e)
 {
 	struct examiner x = { .e = e, .original = -1, .copied = -1 };
-	int done = read_directory(&x, false) == -1 ? -1 : decide_format(&x);
+	int done = e->format == -1 && read_directory(&x, false) == -1 ? -1 : decide_format(&x);
 
 	listing_free(&x.listing);
 	return done;

@@ -1549,14 +1549,9 @@ main(void)
 {
 	Suite *suite = suite_create("caches");
 	TCase *tests = tcase_create("caches");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tests, 120);
 	suite_add_tcase(suite, tests);
 	add_tests(tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

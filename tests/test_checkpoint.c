@@ -17,6 +17,7 @@
 
 #include "client/checkpoint.h"
 #include "client/tool.h"
+#include "tests/unit.h"
 
 enum { PATH_BYTES = 64 };
 
@@ -305,8 +306,6 @@ main(void)
 {
 	Suite *suite = suite_create("checkpoint");
 	TCase *tcase = tcase_create("checkpoint");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
@@ -321,9 +320,5 @@ main(void)
 	tcase_add_test(tcase, checkpoint_that_cannot_be_kept_is_told_at_the_start);
 	tcase_add_test(tcase, checkpoint_survives_kill_at_any_moment);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return unit_run(suite);
 }

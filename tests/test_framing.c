@@ -485,8 +485,6 @@ main(void)
 {
 	Suite *suite = suite_create("framing");
 	TCase *tcase = tcase_create("framing");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, framing_lines_blank_line_is_a_record_of_one_newline);
@@ -509,9 +507,5 @@ main(void)
 	tcase_add_test(tcase, framing_put_writes_a_record_that_holds_the_delimiter_as_it_is);
 	tcase_add_test(tcase, framing_parse_knows_five_names);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return unit_run(suite);
 }

@@ -17,6 +17,7 @@
 
 #include "common/lockfile.h"
 #include "common/log.h"
+#include "tests/unit.h"
 
 static char directory[64];
 static char data_dir[128];
@@ -382,8 +383,6 @@ main(void)
 {
 	Suite *suite = suite_create("lock");
 	TCase *tcase = tcase_create("lock");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_set_timeout(tcase, 20);
@@ -399,9 +398,5 @@ main(void)
 	tcase_add_test(tcase, only_a_regular_file_will_do);
 	tcase_add_test(tcase, garbage_in_the_file_is_no_obstacle);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

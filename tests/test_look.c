@@ -930,63 +930,52 @@ pread_and_go_on(int fd, void *to, size_t size, off_t position)
 	return n;
 }
 
+/* The segment holds these records, whatever it held before. */
+static void
+write_records(enum record_format format, int64_t base, int count, size_t size)
+{
+	size_t bytes;
+	uint8_t *batch = logkit_batch(format, base, count, size, &bytes);
+	char path[LOGKIT_PATH_BYTES];
+
+	logkit_segment_path(&kit, base, path);
+	logkit_write_file(path, batch, bytes);
+	free(batch);
+}
+
 static void
 retire_first(void)
 {
 	retire_below(12);
 }
 
+static void
+complete(void)
+{
+	write_records(RECORD_CRC32C, 18, 6, SIZE);
+}
+
 /* The last segment is whole now, and there is another one. */
 static void
 complete_and_roll(void)
 {
-	size_t bytes;
-	uint8_t *batch = logkit_batch(RECORD_CRC32C, 18, 6, SIZE, &bytes);
-	char path[LOGKIT_PATH_BYTES];
-
-	logkit_segment_path(&kit, 18, path);
-	logkit_write_file(path, batch, bytes);
+	complete();
 	copy_segment(0, 24);
-	free(batch);
-}
-
-static void
-complete(void)
-{
-	size_t bytes;
-	uint8_t *batch = logkit_batch(RECORD_CRC32C, 18, 6, SIZE, &bytes);
-	char path[LOGKIT_PATH_BYTES];
-
-	logkit_segment_path(&kit, 18, path);
-	logkit_write_file(path, batch, bytes);
-	free(batch);
 }
 
 /* A restarted worker cuts what is not whole, and other records follow. */
 static void
 cut_and_append(void)
 {
-	size_t bytes;
-	uint8_t *batch = logkit_batch(RECORD_CRC32C, 18, 5, SIZE + 9, &bytes);
-	char path[LOGKIT_PATH_BYTES];
-
-	logkit_segment_path(&kit, 18, path);
-	logkit_write_file(path, batch, bytes);
-	free(batch);
+	write_records(RECORD_CRC32C, 18, 5, SIZE + 9);
 }
 
 /* A roll was undone: the segment that had been made is gone again, and the one before goes on. */
 static void
 undo_roll(void)
 {
-	size_t bytes;
-	uint8_t *batch = logkit_batch(RECORD_CRC32C, 12, 9, SIZE, &bytes);
-	char path[LOGKIT_PATH_BYTES];
-
 	remove_segment(18);
-	logkit_segment_path(&kit, 12, path);
-	logkit_write_file(path, batch, bytes);
-	free(batch);
+	write_records(RECORD_CRC32C, 12, 9, SIZE);
 }
 
 static void (*const changes[])(void) = { retire_first, complete_and_roll, complete, cut_and_append, undo_roll };
@@ -996,17 +985,9 @@ enum { CHANGES = sizeof(changes) / sizeof(changes[0]) };
 static void
 overtake(void)
 {
-	size_t bytes;
-	uint8_t *batch = logkit_batch(RECORD_PLAIN, 24, 6, SIZE, &bytes);
-
-	for (int64_t base = 24; base < 48; base += 6) {
-		char path[LOGKIT_PATH_BYTES];
-
-		logkit_segment_path(&kit, base, path);
-		logkit_write_file(path, batch, bytes);
-	}
+	for (int64_t base = 24; base < 48; base += 6)
+		write_records(RECORD_PLAIN, base, 6, SIZE);
 	retire_below(24);
-	free(batch);
 }
 
 /* At each read in turn; without sums nothing but a whole segment tells the format. */
@@ -1032,13 +1013,7 @@ END_TEST
 static void
 complete_first(void)
 {
-	size_t bytes;
-	uint8_t *batch = logkit_batch(RECORD_PLAIN, 0, 1, SIZE, &bytes);
-	char path[LOGKIT_PATH_BYTES];
-
-	logkit_segment_path(&kit, 0, path);
-	logkit_write_file(path, batch, bytes);
-	free(batch);
+	write_records(RECORD_PLAIN, 0, 1, SIZE);
 }
 
 START_TEST(the_format_is_known_when_the_first_record_is_on_its_way)

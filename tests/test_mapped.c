@@ -17,6 +17,7 @@
 #include "common/bytes.h"
 #include "common/crc32c.h"
 #include "tests/logkit.h"
+#include "tests/unit.h"
 #include "worker/segment.h"
 #include "worker/store.h"
 #include "worker/syscalls.h"
@@ -918,15 +919,10 @@ main(void)
 {
 	Suite *suite = suite_create("mapped");
 	TCase *tests = tcase_create("mapped");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_checked_fixture(tests, logkit_mapped_mode, NULL);
 	suite_add_tcase(suite, tests);
 	add_tests(tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit.h"
+
 enum { WORKERS = 4 };
 
 /* What crew.h promises, as far as orders use it. */
@@ -269,8 +271,6 @@ main(void)
 {
 	Suite *suite = suite_create("orders");
 	TCase *tcase = tcase_create("orders");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, one_worker);
@@ -284,9 +284,5 @@ main(void)
 	tcase_add_test(tcase, the_broker_stops_meanwhile);
 	tcase_add_test(tcase, freed_in_the_middle);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

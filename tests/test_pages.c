@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "supervisor/page.h"
 #include "supervisor/rates.h"
+#include "tests/unit.h"
 
 enum { GROUPS = 2 };
 
@@ -613,8 +614,6 @@ main(void)
 {
 	Suite *suite = suite_create("pages");
 	TCase *small = tcase_create("small"), *large = tcase_create("large");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(small, set_up, tear_down);
 	tcase_add_checked_fixture(large, NULL, tear_down);
@@ -637,9 +636,5 @@ main(void)
 	tcase_add_test(large, a_hundred_thousand_partitions);
 	suite_add_tcase(suite, small);
 	suite_add_tcase(suite, large);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

@@ -963,8 +963,6 @@ main(void)
 {
 	Suite *suite = suite_create("partition");
 	TCase *file = tcase_create("file"), *mapped = tcase_create("mapped");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(file, 60);
 	tcase_set_timeout(mapped, 60);
@@ -974,8 +972,5 @@ main(void)
 	suite_add_tcase(suite, mapped);
 	add_tests(file, false);
 	add_tests(mapped, true);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

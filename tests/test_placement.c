@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit.h"
+
 static struct settings_topic list[200];
 
 static struct settings
@@ -124,8 +126,6 @@ main(void)
 {
 	Suite *suite = suite_create("placement");
 	TCase *tcase = tcase_create("placement");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, one_partition_topics_are_spread);
 	tcase_add_test(tcase, a_topic_goes_on_where_the_one_before_has_ended);
@@ -133,9 +133,5 @@ main(void)
 	tcase_add_test(tcase, many_partitions);
 	tcase_add_test(tcase, refuses_what_cannot_be);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

@@ -1010,8 +1010,6 @@ main(void)
 {
 	Suite *suite = suite_create("recovery");
 	TCase *file = tcase_create("file"), *mapped = tcase_create("mapped");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(file, 60);
 	tcase_set_timeout(mapped, 60);
@@ -1021,8 +1019,5 @@ main(void)
 	suite_add_tcase(suite, mapped);
 	add_tests(file);
 	add_tests(mapped);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "supervisor/draft.h"
 #include "supervisor/placement.h"
+#include "tests/unit.h"
 
 #define FILE_NAME "broker.ini"
 
@@ -292,8 +293,7 @@ main(void)
 {
 	Suite *suite = suite_create("reload");
 	TCase *tcase = tcase_create("reload");
-	SRunner *runner;
-	int failed;
+	int status;
 
 	if (mkdtemp(directory) == NULL || chdir(directory) != 0)
 		return EXIT_FAILURE;
@@ -313,10 +313,7 @@ main(void)
 	tcase_add_test(tcase, verbose_stays_in_force);
 	tcase_add_test(tcase, max_connections_is_lowered_as_at_the_start);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	status = unit_run(suite);
 	rmdir(directory);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return status;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "supervisor/replace.h"
+#include "tests/unit.h"
 
 #define MS INT64_C(1000000)
 
@@ -312,8 +313,6 @@ main(void)
 {
 	Suite *suite = suite_create("restart");
 	TCase *tcase = tcase_create("restart");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tcase, every_cell, 0, RESTART_STATE_COUNT * RESTART_EVENT_COUNT);
 	tcase_add_loop_test(tcase, every_death_of_one_that_had_served, 0, 2);
@@ -327,9 +326,5 @@ main(void)
 	tcase_add_test(tcase, a_successor_that_dies);
 	tcase_add_test(tcase, a_successor_begins_anew);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

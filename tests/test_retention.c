@@ -16,6 +16,7 @@
 
 #include "common/clock.h"
 #include "tests/logkit.h"
+#include "tests/unit.h"
 #include "worker/retention.h"
 #include "worker/segment.h"
 #include "worker/syscalls.h"
@@ -946,8 +947,6 @@ main(void)
 {
 	Suite *suite = suite_create("retention");
 	TCase *tests = tcase_create("retention");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tests, 120);
 	suite_add_tcase(suite, tests);
@@ -982,8 +981,5 @@ main(void)
 	tcase_add_test(tests, a_published_start_holds_whatever_the_files_are);
 	tcase_add_test(tests, ten_thousand_segments_go_in_bounded_jobs);
 	tcase_add_test(tests, a_job_ends_soon_on_a_slow_disk);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

@@ -18,6 +18,7 @@
 #include "common/bytes.h"
 #include "common/crc32c.h"
 #include "tests/logkit.h"
+#include "tests/unit.h"
 #include "worker/sealed_list.h"
 #include "worker/syscalls.h"
 
@@ -468,8 +469,6 @@ main(void)
 {
 	Suite *suite = suite_create("sealed list");
 	TCase *tests = tcase_create("sealed list");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	suite_add_tcase(suite, tests);
@@ -486,8 +485,5 @@ main(void)
 	tcase_add_test(tests, a_torn_append_is_overwritten);
 	tcase_add_loop_test(tests, a_failed_write_leaves_what_was_there, 0, 3);
 	tcase_add_loop_test(tests, a_crash_at_any_call_leaves_what_was_there, 0, 3);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/logkit.h"
+#include "tests/unit.h"
 #include "worker/index.h"
 #include "worker/scan.h"
 #include "worker/segment.h"
@@ -365,8 +366,6 @@ main(void)
 {
 	Suite *suite = suite_create("segment");
 	TCase *tests = tcase_create("segment");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	suite_add_tcase(suite, tests);
@@ -382,8 +381,5 @@ main(void)
 	tcase_add_test(tests, the_content_of_a_terabyte_that_is_a_hole_ends_soon);
 	tcase_add_test(tests, a_record_is_found_behind_a_wrong_length);
 	tcase_add_test(tests, looking_for_a_record_is_bounded);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

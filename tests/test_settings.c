@@ -19,6 +19,7 @@
 
 #include "common/log.h"
 #include "supervisor/draft.h"
+#include "tests/unit.h"
 
 #define FILE_NAME "broker.ini"
 
@@ -1821,19 +1822,15 @@ int
 main(void)
 {
 	char directory[] = "/tmp/test_settings.XXXXXX", command[64];
-	SRunner *runner;
-	int failed;
+	int status;
 
 	if (enter_directory(directory) < 0) {
 		perror(directory);
 		return EXIT_FAILURE;
 	}
-	runner = srunner_create(settings_suite());
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	status = unit_run(settings_suite());
 	snprintf(command, sizeof(command), "rm -rf %s", directory);
 	if (chdir("/") < 0 || system(command) != 0)
 		fprintf(stderr, "%s is left\n", directory);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return status;
 }

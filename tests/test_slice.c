@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/logkit.h"
+#include "tests/unit.h"
 #include "worker/segment.h"
 
 static const enum record_format formats[] = { RECORD_PLAIN, RECORD_CRC32C };
@@ -351,8 +352,6 @@ main(void)
 {
 	Suite *suite = suite_create("slice");
 	TCase *tests = tcase_create("slice");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	suite_add_tcase(suite, tests);
@@ -365,8 +364,5 @@ main(void)
 	tcase_add_test(tests, an_unlinked_segment_stays_readable);
 	tcase_add_test(tests, a_read_brings_a_slice_into_memory);
 	tcase_add_test(tests, a_read_ends_with_the_log_or_an_error);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

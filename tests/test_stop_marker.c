@@ -16,6 +16,7 @@
 #include "common/bytes.h"
 #include "common/crc32c.h"
 #include "tests/logkit.h"
+#include "tests/unit.h"
 #include "worker/stop_marker.h"
 
 enum { WORKERS = 4, ENTRIES = 20 };
@@ -313,8 +314,6 @@ main(void)
 {
 	Suite *suite = suite_create("stop marker");
 	TCase *tests = tcase_create("stop marker");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	suite_add_tcase(suite, tests);
@@ -326,8 +325,5 @@ main(void)
 	tcase_add_test(tests, from_the_future_or_impossible);
 	tcase_add_test(tests, what_cannot_be_read_or_removed);
 	tcase_add_test(tests, a_failed_write_leaves_none);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

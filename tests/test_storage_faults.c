@@ -347,8 +347,6 @@ main(void)
 {
 	Suite *suite = suite_create("storage faults");
 	TCase *file = tcase_create("file"), *mapped = tcase_create("mapped");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	/* Thousands of logs, with reads that go to the disk: one in memory will do. */
 	if (access("/dev/shm", W_OK) == 0)
@@ -362,8 +360,5 @@ main(void)
 	suite_add_tcase(suite, mapped);
 	add_tests(file);
 	add_tests(mapped);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

@@ -1,9 +1,9 @@
 /* What is done for the active segment now and then: write-back that begins early. */
 #include <check.h>
 #include <errno.h>
-#include <stdlib.h>
 
 #include "tests/logkit.h"
+#include "tests/unit.h"
 
 enum { MIB = 1024 * 1024 };
 
@@ -123,8 +123,6 @@ main(void)
 {
 	Suite *suite = suite_create("upkeep");
 	TCase *tests = tcase_create("upkeep");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	suite_add_tcase(suite, tests);
@@ -134,8 +132,5 @@ main(void)
 	tcase_add_loop_test(tests, failed_write_back_is_a_failed_barrier, 0, 3);
 	tcase_add_loop_test(tests, a_kernel_that_cannot_write_back_early_does_not_matter, 0, 5);
 	tcase_add_test(tests, upkeep_beside_a_failing_barrier);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return unit_run(suite);
 }

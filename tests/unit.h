@@ -26,7 +26,7 @@ int unit_sample(void);
 /* Descriptors that are open in this process. */
 int unit_open_descriptors(void);
 
-/* Runs one test case's suite, frees it; returns the exit status. Prints the seed when something has failed. */
+/* Runs a suite, frees it; returns the exit status. Prints the seed when something has failed. */
 int unit_run(Suite *suite);
 
 #endif

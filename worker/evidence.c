@@ -53,9 +53,9 @@ ends_where_torn(const struct reading *reading, int64_t file_bytes)
  * up: then the lengths of plain lead to the end of what was written, and the sums do not; if both do, nothing can be told.
  * Lengths that lead exactly to the end tell plain. A file that may be torn behind that needs two whole records, since a
  * single torn record in crc32c can read as one whole record in plain, and what is left of its last bytes as the length of a
- * second one, of zeros; and then no impossible length may follow. (A lone
- * record in crc32c that is torn just so that it is one of plain, four bytes before its end, is refused as well where no
- * power cut can have torn it: a wrong record_format is a slip of the pen, and refusing loses nothing.)
+ * second one, of zeros; and then no impossible length may follow. (A lone record in crc32c that is torn just so that it is
+ * one of plain, four bytes before its end, is refused as well where no power cut can have torn it: a wrong record_format is a
+ * slip of the pen, and refusing loses nothing.)
  */
 int
 evidence_of_file(int fd, int64_t file_bytes, bool sealed, enum evidence *evidence)
