@@ -81,7 +81,7 @@ static uint64_t
 with_promises(const struct campaign *campaign, uint64_t hash)
 {
 	int64_t promises[] = { ledger_forced_end(campaign->ledger), ledger_published_end(campaign->ledger),
-		ledger_start(campaign->ledger) };
+		ledger_durable_end(campaign->ledger), ledger_start(campaign->ledger) };
 
 	return hash ^ image_hash_bytes(promises, sizeof(promises));
 }
@@ -137,10 +137,10 @@ report_failure(struct campaign *campaign, const struct recording *recording, siz
 	keep_state(campaign, recording, path, sizeof(path));
 	fprintf(stderr, "%s", lines);
 	ck_abort_msg("%s, %s names: power is cut behind event %zu (%s), of what is not forced \"%s\" is kept: %s. Promised: FORCED to %"
-	    PRId64 ", published %" PRId64 ". LOGBROKER_TEST_SEED=%" PRIu64 "; the state, and all events, are kept in %s",
+	    PRId64 ", published %" PRId64 ", durable %" PRId64 ". LOGBROKER_TEST_SEED=%" PRIu64 "; the state, and all events, are kept in %s",
 	    settings->name, settings->profile == STATES_STRICT ? "strict" : "ordered", event,
 	    powercut_event_text(campaign->log.events[event]), campaign->kind, campaign->why, ledger_forced_end(campaign->ledger),
-	    ledger_published_end(campaign->ledger), settings->seed, path);
+	    ledger_published_end(campaign->ledger), ledger_durable_end(campaign->ledger), settings->seed, path);
 }
 
 /* ---- all of them ---- */

@@ -208,9 +208,10 @@ open_log(struct check *check, const char *root, struct partition_opened *opened,
 static int64_t
 promised_end(const struct ledger *ledger)
 {
-	int64_t forced = ledger_forced_end(ledger), published = ledger_published_end(ledger);
+	int64_t forced = ledger_forced_end(ledger), published = ledger_published_end(ledger), durable = ledger_durable_end(ledger);
+	int64_t answered = forced > published ? forced : published;
 
-	return forced > published ? forced : published;
+	return answered > durable ? answered : durable;
 }
 
 /* In plain a record that was not written to its end looks like any other. */
@@ -252,6 +253,9 @@ judge(const struct check *check, const struct ledger *ledger, const struct found
 	if (found->end < ledger_published_end(ledger))
 		return wrong(why, "the log ends at %" PRId64 ", and %" PRId64 " had been published as durable", found->end,
 		    ledger_published_end(ledger));
+	if (found->end < ledger_durable_end(ledger))
+		return wrong(why, "the log ends at %" PRId64 ", and had been told to be durable up to %" PRId64, found->end,
+		    ledger_durable_end(ledger));
 	if (found->start > ledger_start(ledger))
 		return wrong(why, "the log starts at %" PRId64 ", and only what lies below %" PRId64 " had been retired",
 		    found->start, ledger_start(ledger));

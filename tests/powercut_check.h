@@ -6,7 +6,8 @@
  * What is promised:
  *
  *   the log opens, and every record of it can be read
- *   all of it that was answered with FORCED is there, and what readers could read with visibility = durable
+ *   all of it that was answered with FORCED is there, what readers could read with visibility = durable, and, whatever the
+ *     producers had asked for, what lies below the durable offset that the broker tells
  *   what is there was appended so, one behind the other (in crc32c: in plain no sum tells what was not written to its end)
  *   what is missing at its front has been retired, and nothing is taken for damage
  *   a recovery that is cut off, or what is appended behind it, changes nothing else of what the next one finds, and what it has

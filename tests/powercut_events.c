@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static const char *const kind_names[POWERCUT_KINDS] = { "?", "start", "create", "mkdir", "rename", "unlink", "write", "store",
-	"resize", "zero", "force", "forced", "unforced", "send", "sent", "publish" };
+	"resize", "zero", "force", "forced", "unforced", "send", "sent", "publish", "durable" };
 
 size_t
 powercut_event_bytes(const struct powercut_event *event)

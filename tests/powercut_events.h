@@ -6,8 +6,8 @@
  *   event    struct powercut_event | its data, `bytes` of them | zeros up to a multiple of 8
  *
  * Files are named by their inode: on tmpfs one is never used again. An event stands behind what it tells of: a write or a
- * name when the call has returned. But FORCE stands ahead of its call and FORCED behind it, and SEND and PUBLISH ahead of
- * theirs: what they promise counts from the moment at which somebody could have seen it.
+ * name when the call has returned. But FORCE stands ahead of its call and FORCED behind it, and SEND, PUBLISH and DURABLE
+ * ahead of theirs: what they promise counts from the moment at which somebody could have seen it.
  */
 #ifndef TESTS_POWERCUT_EVENTS_H
 #define TESTS_POWERCUT_EVENTS_H
@@ -31,6 +31,7 @@ enum powercut_kind {
 	POWERCUT_SEND,		/* process, position: descriptor; data: all that may leave now */
 	POWERCUT_SENT,		/* process, position: descriptor, count: bytes of it that have left */
 	POWERCUT_PUBLISH,	/* position: offset up to which others read from now on */
+	POWERCUT_DURABLE,	/* position: offset up to which the broker says that a power cut takes nothing */
 	POWERCUT_KINDS
 };
 

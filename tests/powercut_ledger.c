@@ -44,7 +44,7 @@ struct ledger {
 	size_t view_count, view_capacity;
 	struct stream *streams;
 	size_t stream_count, stream_capacity;
-	int64_t forced_end, published_end, start;
+	int64_t forced_end, published_end, durable_end, start;
 	char why[WHY_BYTES];
 };
 
@@ -420,6 +420,10 @@ ledger_note(struct ledger *ledger, const struct model *model, const struct power
 		if (ledger->settings.durable && event->position > ledger->published_end)
 			ledger->published_end = event->position;
 		break;
+	case POWERCUT_DURABLE:
+		if (event->position > ledger->durable_end)
+			ledger->durable_end = event->position;
+		break;
 	default:
 		break;
 	}
@@ -436,6 +440,12 @@ int64_t
 ledger_published_end(const struct ledger *ledger)
 {
 	return ledger->published_end;
+}
+
+int64_t
+ledger_durable_end(const struct ledger *ledger)
+{
+	return ledger->durable_end;
 }
 
 int64_t

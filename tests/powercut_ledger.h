@@ -1,7 +1,7 @@
 /*
  * What was appended to one log and what was promised of it, as events tell: the records that have stood in its segments,
- * each with the one ahead of it, and up to where FORCED has been answered or readers could read. Knows records' bytes and
- * the answers of PRODUCE; knows nothing of what is on a disk.
+ * each with the one ahead of it, and up to where FORCED has been answered, readers could read or the broker has told them to
+ * be durable. Knows records' bytes and the answers of PRODUCE; knows nothing of what is on a disk.
  *
  * A batch that is refused can leave records behind which another one takes their offsets. So records make a tree: what a log
  * may hold is a way through it from the first record on, and a record behind one that it was not appended behind is none.
@@ -54,6 +54,7 @@ int ledger_note(struct ledger *ledger, const struct model *model, const struct p
 /* What holds from now on, whatever happens. */
 int64_t ledger_forced_end(const struct ledger *ledger);		/* everything below was answered with FORCED, or like it */
 int64_t ledger_published_end(const struct ledger *ledger);	/* with visibility = durable; otherwise 0 */
+int64_t ledger_durable_end(const struct ledger *ledger);	/* everything below was told to be durable, whoever waited for it */
 int64_t ledger_start(const struct ledger *ledger);		/* offset of the first record that has not been retired */
 
 /* The record that stands at the offset as processes see it, by number; -1: none does. */

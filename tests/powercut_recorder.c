@@ -431,6 +431,13 @@ recorder_publish(_Atomic int64_t *word, int64_t end)
 	real_publish(word, end);
 }
 
+static void
+recorder_publish_durable(_Atomic int64_t *word, int64_t end)
+{
+	tell(&(struct powercut_event){ .kind = POWERCUT_DURABLE, .position = end }, NULL, 0);
+	real_publish(word, end);
+}
+
 /* ---- forces ---- */
 
 /* A disk takes its time, in which others write: POWERCUT_FORCE_US. */
@@ -532,6 +539,7 @@ recorder_use_stores(struct syscalls *table)
 	table->store = recorder_store;
 	table->store_length = recorder_store_length;
 	table->publish = recorder_publish;
+	table->publish_durable = recorder_publish_durable;
 }
 
 static int

@@ -154,11 +154,18 @@ run_shared(struct recording *recording)
 	disconnect_producers(&producers);
 }
 
-/* WRITTEN is answered like FORCED. */
+/* WRITTEN is answered like FORCED; and what nobody is told of is read when it has been forced. */
 static void
 run_durable(struct recording *recording)
 {
-	run_simple(recording, 4, 12, 1, WIRE_WRITTEN, 4);
+	struct producers producers;
+
+	connect_producers(recording, &producers, 4);
+	for (int round = 0; round < 6; round++) {
+		produce_rounds(&producers, 2, 1, WIRE_WRITTEN, 4);
+		produce(&producers, round % producers.count, WIRE_NONE, 1 + chance(recording, 4));
+	}
+	disconnect_producers(&producers);
 }
 
 /* Batches that have two or three segments of their own, and small ones. */

@@ -645,6 +645,9 @@ START_TEST(K_ledger_with_durable_written_and_published_are_promises)
 	write_record(LOG, 0, 1, 0);
 	tell(&(struct powercut_event){ .kind = POWERCUT_PUBLISH, .position = 1 }, NULL, 0);
 	ck_assert_int_eq(ledger_published_end(ledger), 1);
+	ck_assert_int_eq(ledger_durable_end(ledger), 0);
+	tell(&(struct powercut_event){ .kind = POWERCUT_DURABLE, .position = 1 }, NULL, 0);
+	ck_assert_int_eq(ledger_durable_end(ledger), 1);
 	ck_assert_int_eq(send_answer(1, 0, 0, 26), 0);
 	ck_assert_int_eq(ledger_forced_end(ledger), 1);
 	end();

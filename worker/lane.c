@@ -110,11 +110,12 @@ lane_free_all(struct worker *worker)
 	worker->lane_count = 0;
 }
 
-/* The watermark goes first, and by way of the table: what it says must outlast a power cut, which a test can only tell of the moment. */
+/* What must outlast a power cut goes by way of the table: a test can only tell of the moment. The watermark goes first. */
 void
 lane_publish(struct lane *lane)
 {
 	syscalls.publish(&lane->slot->high_watermark, partition_visible_end(lane->log));
+	syscalls.publish_durable(&lane->slot->durable_end, partition_durable_end(lane->log));
 	board_publish(lane->slot, partition_log_start(lane->log), partition_visible_end(lane->log),
 	    partition_durable_end(lane->log));
 	board_set(&lane->slot->size_bytes, partition_size_bytes(lane->log));

@@ -52,6 +52,7 @@ struct syscalls syscalls = {
 	.store = store_bytes,
 	.store_length = store_length,
 	.publish = store_end,
+	.publish_durable = store_end,
 	.fdatasync = fdatasync,
 	.fsync = fsync,
 	.sync_file_range = sync_file_range,

@@ -21,7 +21,8 @@ struct syscalls {
 	int (*madvise)(void *at, size_t size, int advice);
 	int (*store)(void *to, const void *from, size_t size);			/* store_bytes */
 	int (*store_length)(void *to, const uint8_t *word);
-	void (*publish)(_Atomic int64_t *word, int64_t end);			/* store_end */
+	void (*publish)(_Atomic int64_t *word, int64_t end);			/* store_end: of what readers see */
+	void (*publish_durable)(_Atomic int64_t *word, int64_t end);		/* store_end: of what has been forced */
 	int (*fdatasync)(int fd);
 	int (*fsync)(int fd);			/* of directories */
 	int (*sync_file_range)(int fd, off_t position, off_t size, unsigned flags);
