@@ -819,6 +819,40 @@ START_TEST(bug_K1_answer_leaves_behind_the_barrier)
 }
 END_TEST
 
+static bool
+wait_durable(const char *topic, int64_t offset)
+{
+	char labels[64];
+
+	snprintf(labels, sizeof labels, "topic=\"%s\",partition=\"0\"", topic);
+	return broker_wait_metric(&broker, "logbroker_partition_durable_offset", labels, (double)offset, 30000);
+}
+
+/* What nobody waits for is forced by age, or when there is so much of it, and not before. */
+START_TEST(bug_K1_flush_keys_force_what_nobody_waits_for)
+{
+	static const int acks[] = { WIRE_WRITTEN, WIRE_NONE };
+	int fd;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "age = 1\nmany = 1\nnever = 1\n", .log = modes[_i].small_segments,
+		.sections = "[topic age]\nflush_interval = 50ms\n[topic many]\nflush_interval = off\nflush_records = 5\n"
+		    "[topic never]\nflush_interval = off\n" });
+	fd = connect_tcp();
+	for (int i = 0; i < 4; i++) {
+		ck_assert_int_eq(produce_seeded(fd, "never", 0, acks[i % 2], i, 100), 0);
+		ck_assert_int_eq(produce_seeded(fd, "many", 0, acks[i % 2], i, 100), 0);
+		ck_assert_int_eq(produce_seeded(fd, "age", 0, acks[i % 2], i, 100), 0);
+	}
+	ck_assert(wait_durable("age", 4));
+	ck_assert(wait_durable("many", 0) && wait_durable("never", 0));
+	ck_assert_int_eq(produce_seeded(fd, "many", 0, WIRE_WRITTEN, 4, 100), 0);
+	ck_assert(wait_durable("many", 5));
+	ck_assert(wait_durable("never", 0));
+	close(fd);
+	finish();
+}
+END_TEST
+
 START_TEST(bug_K2_nobody_waits_for_a_slow_barrier)
 {
 	enum { CALLERS = 20 };
@@ -1015,6 +1049,7 @@ START_TEST(bug_B3_failed_barrier)
 	struct wire_fetched fetched;
 	int callers[CALLERS], held, fd;
 	int32_t neighbour, elsewhere;
+	int64_t ended;
 	pid_t victim;
 
 	if (!procs_may_trace()) {
@@ -1062,6 +1097,10 @@ START_TEST(bug_B3_failed_barrier)
 		expect_refused(fd, 0, WIRE_WRITTEN);
 		expect_refused(fd, 0, WIRE_FORCED);
 	}
+	/* Nobody is told of that, and it is not there either. */
+	ended = wire_high_watermark(fd, "t", 0);
+	ck_assert_int_eq(produce_seeded(fd, "t", 0, WIRE_NONE, 1, 10), 0);
+	ck_assert_int_eq(wire_high_watermark(fd, "t", 0), ended);
 	ck_assert_int_eq(produce_seeded(fd, "t", neighbour, WIRE_FORCED, 2, 10), 0);
 	ck_assert_int_eq(produce_seeded(fd, "t", elsewhere, WIRE_FORCED, 2, 10), 0);
 	/* Readable up to the durable end, an error behind it; what was published stays published. */
@@ -1221,6 +1260,7 @@ suite(void)
 	tcase_add_test(tc, bug_G4_pipelines_that_are_never_read);
 	tcase_add_test(tc, bug_G6_reset_in_the_middle_of_a_body);
 	tcase_add_test(tc, bug_K1_answer_leaves_behind_the_barrier);
+	tcase_add_loop_test(tc, bug_K1_flush_keys_force_what_nobody_waits_for, 0, MODES);
 	tcase_add_test(tc, bug_K2_nobody_waits_for_a_slow_barrier);
 	tcase_add_test(tc, bug_K4_group_commit);
 	suite_add_tcase(s, tc);

@@ -571,6 +571,12 @@ START_TEST(D06_all_killed_under_a_crowd_mapped)
 }
 END_TEST
 
+START_TEST(D06_all_killed_under_a_crowd_durable)
+{
+	kill_all("D06_all_killed_under_a_crowd_durable", "segment_bytes = 4MiB\nvisibility = durable\n", sized(2, 100));
+}
+END_TEST
+
 static Suite *
 suite(void)
 {
@@ -595,6 +601,7 @@ suite(void)
 	tcase_set_timeout(all, 120 + 60 * broker_scale());
 	tcase_add_test(all, D06_all_killed_under_a_crowd);
 	tcase_add_test(all, D06_all_killed_under_a_crowd_mapped);
+	tcase_add_test(all, D06_all_killed_under_a_crowd_durable);
 	suite_add_tcase(s, all);
 	return s;
 }

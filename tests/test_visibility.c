@@ -162,7 +162,10 @@ START_TEST(a_failed_barrier_shows_nothing)
 	fd = wire_connect_tcp(broker.port);
 	ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_WRITTEN, "x", 1, NULL), 0);
 	procs_let_barriers(&broker, "fail");
-	ck_assert_int_eq(wire_produce_one(fd, "t", 0, WIRE_WRITTEN, "y", 1, NULL), STORAGE_FAILURE);
+	for (int ack = WIRE_NONE; ack <= WIRE_FORCED; ack++)
+		send_produce(fd, ack, ack);
+	ck_assert_int_eq(wire_expect(fd, WIRE_WRITTEN), STORAGE_FAILURE);
+	ck_assert_int_eq(wire_expect(fd, WIRE_FORCED), STORAGE_FAILURE);
 	ck_assert_int_eq(watermark(fd), 1);
 	ck_assert_int_eq(wire_fetch(fd, "t", 0, 0, 100, 0, 0, &fetched), 0);
 	ck_assert_uint_eq(fetched.length, RECORD_BYTES);
@@ -181,13 +184,17 @@ static Suite *
 suite(void)
 {
 	Suite *all = suite_create("visibility");
-	TCase *durable = tcase_create("durable");
+	TCase *durable = tcase_create("durable"), *mapped = tcase_create("mapped");
 
 	tcase_set_timeout(durable, 120.0 * broker_scale());
 	suite_add_tcase(all, durable);
 	tcase_add_loop_test(durable, D02_visible_and_acknowledged_behind_the_barrier, WIRE_NONE, WIRE_FORCED + 1);
 	tcase_add_test(durable, B03_durable_no_wake_up_is_lost);
 	tcase_add_test(durable, a_failed_barrier_shows_nothing);
+	tcase_set_timeout(mapped, 120);
+	tcase_add_checked_fixture(mapped, broker_use_mapped, NULL);
+	tcase_add_test(mapped, a_failed_barrier_shows_nothing);
+	suite_add_tcase(all, mapped);
 	return all;
 }
 
