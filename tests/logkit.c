@@ -36,7 +36,7 @@ static char trace[64 * 1024];
 static size_t trace_used;
 static bool trace_caches;
 
-static const char *const call_names[] = { "open", "mkdir", "pread", "pwrite", "ftruncate", "fallocate", "mmap",
+static const char *const call_names[] = { "open", "fstat", "mkdir", "pread", "pwrite", "ftruncate", "fallocate", "mmap",
 	"madvise", "store", "store_length", "fdatasync", "fsync",
 	"sync_file_range", "rename", "unlink", "sendfile", "any" };
 
@@ -126,6 +126,14 @@ test_open(int dir_fd, const char *name, int flags, mode_t mode)
 	if ((flags & O_CREAT) != 0)
 		note("create", name);
 	return openat(dir_fd, name, flags, mode);
+}
+
+static int
+test_fstat(int fd, struct stat *st)
+{
+	int error = meet(CALL_FSTAT, NULL, fd);
+
+	return error > 0 ? fail_with(error) : fstat(fd, st);
 }
 
 static int
@@ -331,6 +339,7 @@ use_table(void)
 		kernel = syscalls;
 	syscalls = kernel;
 	syscalls.open = test_open;
+	syscalls.fstat = test_fstat;
 	syscalls.mkdir = test_mkdir;
 	syscalls.pread = test_pread;
 	syscalls.pwrite = test_pwrite;

@@ -1217,7 +1217,7 @@ START_TEST(D03_a_log_with_leavings_is_not_released)
 	logkit_begin(&kit, RECORD_CRC32C, 100000);
 	logkit_open(&kit);
 	logkit_append(&kit, 10, 100);
-	logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = 1, .error = ENOSPC, .sticky = true });
+	logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = 2, .error = ENOSPC, .sticky = true });
 	ck_assert_int_eq(logkit_try_append(&kit, 20, 100), -1);
 	logkit_clear_fault();
 	ck_assert(!partition_failed(kit.p));

@@ -82,7 +82,7 @@ give_to_owner(int copy, int fd)
 	struct stat st;
 
 	/* Where that is not allowed we are the broker, under a user of its own choice. */
-	if (fstat(fd, &st) == 0 && st.st_uid != geteuid() && fchown(copy, st.st_uid, st.st_gid) == -1)
+	if (syscalls.fstat(fd, &st) == 0 && st.st_uid != geteuid() && fchown(copy, st.st_uid, st.st_gid) == -1)
 		return;
 }
 

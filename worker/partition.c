@@ -342,7 +342,7 @@ tell_state(const struct partition *p, struct stop_state *state)
 	const struct segment *active = p->active;
 	struct stat st;
 
-	if (fstat(active->fd, &st) == -1)
+	if (syscalls.fstat(active->fd, &st) == -1)
 		return -1;
 	*state = (struct stop_state){ .base = active->base, .end = active->end, .position = active->bytes,
 		.file_bytes = st.st_size, .modified_ns = modified_ns(&st) };

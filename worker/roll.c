@@ -152,8 +152,8 @@ seal_active(struct partition_roll *roll)
 
 	mapping_close(&roll->ahead);
 	mapping_close(&roll->behind);
-	if (file_bytes != -1 && file_bytes < active->bytes) {
-		/* Somebody has cut the file under our hands. To extend it would turn what is lost into zeros. */
+	if (file_bytes < active->bytes) {
+		/* Somebody has cut the file under our hands, or nobody can tell. To extend it would turn what is lost into zeros. */
 		errno = EIO;
 		return lost(roll);
 	}

@@ -102,18 +102,21 @@ int
 segment_open_regular(int dir_fd, const char *name, int flags)
 {
 	struct stat st;
-	int fd;
+	int fd, error = 0;
 
 	/* O_NONBLOCK: a pipe put there since the listing must not hold us up. It means nothing to a regular file. */
 	fd = syscalls.open(dir_fd, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
 	if (fd == -1)
 		return -1;
-	if (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode)) {
-		close(fd);
-		errno = EIO;
-		return -1;
-	}
-	return fd;
+	if (syscalls.fstat(fd, &st) == -1)
+		error = errno;
+	else if (!S_ISREG(st.st_mode))
+		error = EIO;
+	if (error == 0)
+		return fd;
+	close(fd);
+	errno = error;
+	return -1;
 }
 
 int
@@ -151,7 +154,7 @@ segment_file_bytes(int fd)
 {
 	struct stat st;
 
-	return fstat(fd, &st) == -1 ? -1 : (int64_t)st.st_size;
+	return syscalls.fstat(fd, &st) == -1 ? -1 : (int64_t)st.st_size;
 }
 
 int64_t

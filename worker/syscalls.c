@@ -42,6 +42,7 @@ kernel_pread_nowait(int fd, void *to, size_t size, off_t position)
 
 struct syscalls syscalls = {
 	.open = kernel_open,
+	.fstat = fstat,
 	.mkdir = mkdirat,
 	.pread = pread,
 	.pwrite = pwrite,

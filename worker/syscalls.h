@@ -8,10 +8,12 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 struct syscalls {
 	int (*open)(int dir_fd, const char *name, int flags, mode_t mode);	/* openat */
+	int (*fstat)(int fd, struct stat *st);
 	int (*mkdir)(int dir_fd, const char *name, mode_t mode);		/* mkdirat */
 	ssize_t (*pread)(int fd, void *to, size_t size, off_t position);
 	ssize_t (*pwrite)(int fd, const void *from, size_t size, off_t position);

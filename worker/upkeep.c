@@ -145,15 +145,17 @@ static int
 restore_size(const struct partition_upkeep *upkeep)
 {
 	int fd = upkeep->segment->fd;
+	int64_t file_bytes;
 
 	if (upkeep->cut && segment_cut(fd, upkeep->end_position) == -1)
 		return -1;
-	if (segment_file_bytes(fd) < upkeep->end_position) {
+	file_bytes = segment_file_bytes(fd);
+	if (file_bytes < upkeep->end_position) {
 		/* As segment_cut says. */
 		errno = EIO;
 		return -1;
 	}
-	return segment_file_bytes(fd) < upkeep->segment_bytes ? segment_truncate(fd, upkeep->segment_bytes) : 0;
+	return file_bytes < upkeep->segment_bytes ? segment_truncate(fd, upkeep->segment_bytes) : 0;
 }
 
 /* On a disk that is nearly full there may still be room for what waits. */
