@@ -73,30 +73,46 @@ no_force(int fd)
 /* ---- set-up ---- */
 
 static int lines_fd, stderr_fd;
+static void (*tell_end)(int number);
 
-/* A sanitizer's last words are among them. */
+static const int deadly[] = { SIGABRT, SIGSEGV, SIGBUS };
+enum { DEADLY = sizeof(deadly) / sizeof(deadly[0]) };
+static struct sigaction handled_before[DEADLY];
+
+static void
+handle_as_before(void)
+{
+	for (int i = 0; i < DEADLY; i++)
+		sigaction(deadly[i], &handled_before[i], NULL);
+}
+
+/* What ends the process comes again when this returns: a sanitizer's handler says what it is, then. */
 static void
 show_lines(int number)
 {
 	char bytes[4096];
 	ssize_t n;
 
+	handle_as_before();
 	for (off_t at = 0; (n = pread(lines_fd, bytes, sizeof(bytes), at)) > 0; at += n)
 		if (write(stderr_fd, bytes, (size_t)n) != n)
 			break;
-	signal(number, SIG_DFL);
-	raise(number);
+	dup2(stderr_fd, STDERR_FILENO);
+	tell_end(number);
 }
 
 /* The product says much of what it finds, and only what it says of a failure is of use. */
 static void
 catch_lines(void)
 {
+	struct sigaction action = { .sa_handler = show_lines };
+
 	lines_fd = memfd_create("lines", MFD_CLOEXEC);
 	stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
 	ck_assert(lines_fd != -1 && stderr_fd != -1);
 	ck_assert_int_ne(dup2(lines_fd, STDERR_FILENO), -1);
-	signal(SIGABRT, show_lines);
+	for (int i = 0; i < DEADLY; i++)
+		sigaction(deadly[i], &action, &handled_before[i]);
 }
 
 struct check *
@@ -112,6 +128,7 @@ check_begin(const struct check_settings *settings)
 	check->plain.fdatasync = check->plain.fsync = no_force;
 	recorder_use_stores(&check->recording);
 	recorder_use_calls(&check->recording);
+	tell_end = settings->on_end;
 	catch_lines();
 	return check;
 }
@@ -120,7 +137,7 @@ void
 check_end(struct check *check)
 {
 	syscalls = check->kernel;
-	signal(SIGABRT, SIG_DFL);
+	handle_as_before();
 	dup2(stderr_fd, STDERR_FILENO);
 	close(stderr_fd);
 	close(lines_fd);

@@ -28,6 +28,7 @@ enum { CHECK_WHY_BYTES = 1024, CHECK_PATH_BYTES = 512 };
 struct check_settings {
 	struct partition_settings partition;
 	const char *work_path;		/* a directory in memory, for the states */
+	void (*on_end)(int number);	/* the process ends by that signal, in the middle of anything */
 };
 
 struct check;

@@ -306,12 +306,13 @@ static int
 note_answer(struct ledger *ledger, const uint8_t *answer, int64_t length)
 {
 	int32_t id = wire_get_i32(answer + 4);
-	const struct ledger_request *request = &ledger->settings.requests[id];
+	const struct ledger_request *request;
 	int64_t base, end;
 	bool forced;
 
 	if (id < 0 || id >= ledger->settings.request_count)
 		return wrong(ledger, "an answer to nothing", id);
+	request = &ledger->settings.requests[id];
 	if (request->count == 0 || wire_get_i16(answer + 8) != 0)
 		return 0;
 	if (length != ANSWER_HEAD_BYTES + 16)

@@ -70,6 +70,16 @@ produce(struct producers *producers, int who, int ack, int count)
 	producers->unanswered[who] += ack != WIRE_NONE;
 }
 
+static void
+note_told(struct recording *recording, const struct wire_answer *answer)
+{
+	const struct ledger_request *request = &recording->requests[answer->id];
+	int64_t end = wire_get_i64(answer->body) + request->count;
+
+	if ((request->ack == WIRE_FORCED || recording->settings.durable_only) && end > recording->told_end)
+		recording->told_end = end;
+}
+
 /* All answers that are owed to one of them. */
 static void
 await_answers_of(struct producers *producers, int who)
@@ -80,6 +90,8 @@ await_answers_of(struct producers *producers, int who)
 		ck_assert_int_eq(wire_read_answer(producers->fds[who], &answer, WIRE_DEADLINE_MS), 0);
 		ck_assert(answer.error == WIRE_OK || answer.error == WIRE_STORAGE_FAILURE);
 		producers->refused += answer.error != WIRE_OK;
+		if (answer.error == WIRE_OK)
+			note_told(producers->recording, &answer);
 		wire_answer_free(&answer);
 	}
 }
@@ -503,7 +515,8 @@ workload_record(int number, bool mapped, enum record_format format, uint64_t see
 	recording->settings = (struct partition_settings){ .record_format = format, .segment_bytes = workload->segment_bytes,
 		.index_interval_bytes = 1024, .mapped = mapped, .durable_only = workload->durable };
 	snprintf(log, sizeof(log),
-	    "write_mode = %s\nrecord_format = %s\nsegment_bytes = %lld\nindex_interval_bytes = 1024\n%s", mapped ? "mapped" : "file", record_format_name(format), (long long)workload->segment_bytes, workload->log);
+	    "write_mode = %s\nrecord_format = %s\nsegment_bytes = %lld\nindex_interval_bytes = 1024\n%s",
+	    mapped ? "mapped" : "file", record_format_name(format), (long long)workload->segment_bytes, workload->log);
 	prepare(recording, &config);
 	broker_restart(&recording->broker, NULL);
 	workload->run(recording);

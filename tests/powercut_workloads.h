@@ -27,6 +27,7 @@ struct recording {
 	struct partition_settings settings;
 	struct ledger_request requests[WORKLOAD_REQUESTS_MAX];
 	int32_t request_count;
+	int64_t told_end;	/* up to there its clients were answered with FORCED, or like it */
 	uint64_t seed;
 };
 
