@@ -111,6 +111,15 @@ segment_path(const char *topic, int32_t partition, int64_t base, char *path)
 	broker_partition_path(&broker, topic, partition, base, path, PATH_BYTES);
 }
 
+/* `_i` of tests in both write modes; test and mode stand in what Check says of a failure. */
+static const struct {
+	const char *small_segments, *larger_segments;
+} modes[] = {
+	{ "write_mode = file\nsegment_bytes = 4KiB\n", "write_mode = file\nsegment_bytes = 512KiB\n" },
+	{ "write_mode = mapped\nsegment_bytes = 4KiB\n", "write_mode = mapped\nsegment_bytes = 512KiB\n" },
+};
+enum { MODES = 2 };
+
 /* ---- A: torn and damaged logs ------------------------------------------------------------------------------------ */
 
 enum { TORN_PAYLOAD = 12 };
@@ -291,18 +300,21 @@ START_TEST(bug_A8_foreign_entries)
 }
 END_TEST
 
+/* `_i`: how the log is kept. Whatever its producer had asked for, that one record is lost, and nothing else. */
 START_TEST(bug_A13_flipped_byte_in_a_sealed_segment)
 {
+	static const char *const logs[] = { "segment_bytes = 1KiB\n",
+		"segment_bytes = 1KiB\nwrite_mode = mapped\nvisibility = durable\n" };
 	enum { RECORDS = 40, SIZE = 100, BAD = 13 };
 	char path[PATH_BYTES];
 	int64_t bases[64], sizes[64];
 	int count, fd;
 	uint8_t byte = 0xff;
 
-	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n", .log = "segment_bytes = 1KiB\n" });
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n", .log = logs[_i] });
 	fd = connect_tcp();
 	for (int i = 0; i < RECORDS; i++)
-		ck_assert_int_eq(produce_seeded(fd, "t", 0, WIRE_WRITTEN, i, SIZE), 0);
+		ck_assert_int_eq(produce_seeded(fd, "t", 0, (i + 2) % 3, i, SIZE), 0);
 	close(fd);
 	broker_stop(&broker);
 	count = broker_segments(&broker, "t", 0, bases, 64);
@@ -346,6 +358,66 @@ START_TEST(bug_A13_flipped_byte_in_a_sealed_segment)
 		segment_path("t", 0, bases[i], path);
 		ck_assert_int_eq(procs_file_size(path), sizes[i]);
 	}
+	finish();
+}
+END_TEST
+
+static void
+remove_index(const char *topic, int32_t partition)
+{
+	char path[PATH_BYTES];
+
+	segment_path(topic, partition, 0, path);
+	strcpy(strrchr(path, '.'), ".index");
+	unlink(path);
+}
+
+/*
+ * Nothing tells that what is damaged had been forced: to the next worker the board does, which keeps the log as it is; a
+ * broker that is started anew knows nothing, cuts, says so, and keeps what it has cut.
+ */
+START_TEST(bug_A19_flipped_bit_that_no_recovery_point_covers)
+{
+	enum { RECORDS = 10, BAD = 4, SIZE = 100 };
+	struct wire_bytes expected = { 0 };
+	char path[PATH_BYTES];
+	uint8_t payload[SIZE];
+	pid_t victim;
+	int fd;
+
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n", .log = modes[_i].larger_segments });
+	broker.workers_may_die = true;
+	fd = connect_tcp();
+	for (int i = 0; i < RECORDS; i++)
+		ck_assert_int_eq(produce_seeded(fd, "t", 0, WIRE_FORCED, i, SIZE), 0);
+	for (int i = 0; i < BAD; i++)
+		put_stored(&expected, true, i, SIZE);
+	close(fd);
+	victim = broker_worker_of(&broker, "t", 0);
+	broker_freeze(broker.pid);
+	kill(victim, SIGKILL);
+	ck_assert(procs_wait_dead(victim, 30000));
+	fill(payload, BAD, SIZE);
+	payload[50] ^= 0x40;
+	segment_path("t", 0, 0, path);
+	procs_patch_file(path, BAD * (SIZE + 8) + 8 + 50, payload + 50, 1);
+	remove_index("t", 0);
+	kill(broker.pid, SIGCONT);
+	ck_assert(broker_wait_log(&broker, "stays closed: the log on disk ends at offset 4, but 10 had been published", 30000));
+	fd = connect_tcp();
+	ck_assert_int_eq(produce_seeded(fd, "t", 0, WIRE_FORCED, 0, SIZE), WIRE_STORAGE_FAILURE);
+	ck_assert_int_eq(produce_seeded(fd, "t", 1, WIRE_FORCED, 0, SIZE), 0);
+	ck_assert_int_ge(procs_file_size(path), RECORDS * (SIZE + 8));
+	close(fd);
+	broker_kill(&broker);
+	broker_restart(&broker, NULL);
+	fd = connect_tcp();
+	expect_log(fd, "t", 0, BAD, true, &expected);
+	ck_assert_int_eq(broker_count_log(&broker, "Records may be lost; what is cut was copied to t-0/"), 1);
+	strcpy(strrchr(path, '.'), ".cut");
+	ck_assert_int_eq(procs_file_size(path), (RECORDS - BAD) * (SIZE + 8));
+	close(fd);
+	wire_bytes_free(&expected);
 	finish();
 }
 END_TEST
@@ -394,15 +466,6 @@ START_TEST(bug_A21_last_record_torn_at_a_page_boundary)
 	broker_end(&broker);
 }
 END_TEST
-
-/* `_i` of tests in both write modes; test and mode stand in what Check says of a failure. */
-static const struct {
-	const char *small_segments, *larger_segments;
-} modes[] = {
-	{ "write_mode = file\nsegment_bytes = 4KiB\n", "write_mode = file\nsegment_bytes = 512KiB\n" },
-	{ "write_mode = mapped\nsegment_bytes = 4KiB\n", "write_mode = mapped\nsegment_bytes = 512KiB\n" },
-};
-enum { MODES = 2 };
 
 START_TEST(bug_A20_killed_and_started_again_and_again)
 {
@@ -1248,7 +1311,8 @@ suite(void)
 	tcase_add_test(tc, bug_A5_impossible_length);
 	tcase_add_test(tc, bug_A5_impossible_length_plain);
 	tcase_add_test(tc, bug_A8_foreign_entries);
-	tcase_add_test(tc, bug_A13_flipped_byte_in_a_sealed_segment);
+	tcase_add_loop_test(tc, bug_A13_flipped_byte_in_a_sealed_segment, 0, MODES);
+	tcase_add_loop_test(tc, bug_A19_flipped_bit_that_no_recovery_point_covers, 0, MODES);
 	tcase_add_loop_test(tc, bug_A20_killed_and_started_again_and_again, 0, MODES);
 	tcase_add_test(tc, bug_A21_last_record_torn_at_a_page_boundary);
 	tcase_add_loop_test(tc, bug_B2_B7_full_disk, 0, MODES);

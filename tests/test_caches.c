@@ -243,7 +243,7 @@ START_TEST(bug_A19_damage_behind_the_recovery_point_is_cut)
 END_TEST
 
 /* `_i`: at which record; in its length or in its payload. */
-START_TEST(bug_A19_damage_ahead_of_the_recovery_point_is_found_by_readers_and_never_cut)
+START_TEST(bug_A19_damage_ahead_of_the_recovery_point_stays)
 {
 	int64_t records[] = { 0, 1, 37, 500, 998, 999 };
 	int64_t bad = records[_i / 2];
@@ -1500,7 +1500,7 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, the_order_of_a_point);
 	tcase_add_loop_test(tests, every_segment_of_a_large_batch_has_its_index, 0, FORMATS);
 	tcase_add_test(tests, bug_A19_damage_behind_the_recovery_point_is_cut);
-	tcase_add_loop_test(tests, bug_A19_damage_ahead_of_the_recovery_point_is_found_by_readers_and_never_cut, 0, 12);
+	tcase_add_loop_test(tests, bug_A19_damage_ahead_of_the_recovery_point_stays, 0, 12);
 	tcase_add_loop_test(tests, a_point_whose_last_record_has_another_header_is_not_believed, 0, FORMATS);
 	tcase_add_loop_test(tests, recovery_starts_at_the_point, 0, FORMATS);
 	tcase_add_loop_test(tests, a_start_stores_what_it_has_recovered, 0, FORMATS);
