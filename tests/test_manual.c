@@ -207,12 +207,14 @@ struct metrics {
 	int count;
 };
 
-/* What stands under METRICS; the caller frees it. */
+/* What stands under that heading; the caller frees it. */
 static char *
-read_metrics_section(void)
+read_section(const char *heading)
 {
-	char *page = read_page("logsupervisor.8"), *start = strstr(page, "\n.Sh METRICS"), *end, *section;
+	char *page = read_page("logsupervisor.8"), head[64], *start, *end, *section;
 
+	snprintf(head, sizeof head, "\n.Sh %s\n", heading);
+	start = strstr(page, head);
 	ck_assert_ptr_nonnull(start);
 	end = strstr(start + 1, "\n.Sh ");
 	ck_assert_ptr_nonnull(end);
@@ -306,7 +308,7 @@ expect_values(const char *text, const char *section)
 START_TEST(manual_has_the_metrics_of_the_broker)
 {
 	struct metrics told = { .count = 0 }, shown = { .count = 0 };
-	char *section = read_metrics_section(), *text;
+	char *section = read_section("METRICS"), *text;
 
 	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n" });
 	text = broker_http_get(&broker, "/metrics", NULL);
@@ -321,6 +323,45 @@ START_TEST(manual_has_the_metrics_of_the_broker)
 	free(text);
 	broker_stop(&broker);
 	broker_end(&broker);
+}
+END_TEST
+
+/* ---- logsupervisor(8): promises, and who shows them --------------------------------------------------------------- */
+
+static void
+expect_test(const char *program, const char *name)
+{
+	char file[64], path[BROKER_PATH_BYTES], start[128], *source;
+
+	snprintf(file, sizeof file, "test_%s.c", program);
+	broker_source_path(file, path, sizeof path);
+	source = procs_read_file(path, NULL);
+	snprintf(start, sizeof start, "\nSTART_TEST(%s)\n", name);
+	ck_assert_msg(strstr(source, start) != NULL, "%s has no test %s, which logsupervisor(8) names", file, name);
+	free(source);
+}
+
+/* Each fault has a list of promises, each promise a test or more. */
+START_TEST(K_every_promise_names_tests_that_exist)
+{
+	char *section = read_section("DURABILITY"), *rest = strstr(section, "\n.Ss "), *line, program[40], name[100];
+	const char *promise = NULL;
+	int promises = 0;
+
+	ck_assert_ptr_nonnull(rest);
+	while ((line = strsep(&rest, "\n")) != NULL) {
+		if (strncmp(line, ".It ", 4) == 0 || strncmp(line, ".El", 3) == 0) {
+			ck_assert_msg(promise == NULL, "no test shows '%s'", promise);
+			promise = line[1] == 'I' ? line + 4 : NULL;
+			promises += promise != NULL;
+		}
+		if (sscanf(line, "test_%39[a-z0-9_]: %99s", program, name) != 2)
+			continue;
+		expect_test(program, name);
+		promise = NULL;
+	}
+	ck_assert_int_ge(promises, 30);
+	free(section);
 }
 END_TEST
 
@@ -389,7 +430,7 @@ expect_told_members(const char *section, const char *json)
 
 START_TEST(manual_has_the_members_of_the_status)
 {
-	char *section = read_status_section(), *metrics = read_metrics_section(), *json;
+	char *section = read_status_section(), *metrics = read_section("METRICS"), *json;
 
 	broker_start(&broker, &(struct broker_config){ .topics = "t = 1\n", .workers = 1 });
 	broker.workers_may_die = true;
@@ -833,6 +874,7 @@ suite(void)
 	suite_add_tcase(s, protocol);
 	tcase_set_timeout(programs, 120);
 	tcase_add_test(programs, manual_has_the_metrics_of_the_broker);
+	tcase_add_test(programs, K_every_promise_names_tests_that_exist);
 	tcase_add_test(programs, manual_has_the_members_of_the_status);
 	tcase_add_test(programs, manual_has_the_options_of_each_verb);
 	tcase_add_test(programs, manual_has_the_options_of_the_broker);
