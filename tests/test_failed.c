@@ -352,6 +352,38 @@ START_TEST(a_disk_that_takes_nothing_new_is_not_used)
 }
 END_TEST
 
+/*
+ * A roll that could not be undone has left segments behind what is known to be forced: nothing of them is shown. `_i`: up to
+ * where.
+ */
+START_TEST(what_nobody_was_told_of_is_not_read_in_sealed_segments)
+{
+	struct partition_place place;
+
+	if (!begin_sick(RECORD_CRC32C, 4 * (8 + RECORD_BYTES), false))
+		return;
+	logkit_append(&kit, 9, RECORD_BYTES);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	logkit_close(&kit);
+	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 3);
+	know(_i, true);
+	sickdisk_set((struct sickdisk){ .no_new_files = 1000 });
+	refused_but_readable(_i, RECORD_BYTES);
+	for (int offset = 0; offset < _i; offset++) {
+		partition_open(kit.data_fd, "t-0", &kit.settings, &kit.known, &kit.opened);
+		kit.p = kit.opened.partition;
+		ck_assert_int_eq(logkit_find(&kit, offset, &place), PARTITION_FOUND);
+		ck_assert_int_eq(place.bytes_behind, (_i - offset) * (8 + RECORD_BYTES));
+		ck_assert_int_le(place.bytes_in_segment, place.bytes_behind);
+		logkit_close(&kit);
+	}
+	sickdisk_set((struct sickdisk){ 0 });
+	logkit_open(&kit);
+	logkit_expect(&kit, 0, 9, RECORD_BYTES);
+	end_sick();
+}
+END_TEST
+
 START_TEST(the_directory_gets_something_to_force)
 {
 	if (!begin_sick(RECORD_CRC32C, 1 << 16, false))
@@ -608,6 +640,7 @@ main(void)
 	tcase_add_loop_test(tests, bug_B3_what_was_forced_is_read_though_the_disk_tells_of_its_loss_first, 0, 4);
 	tcase_add_loop_test(tests, less_than_was_forced_stays_closed_and_untouched, 0, 2 * FORMATS);
 	tcase_add_loop_test(tests, a_disk_that_takes_nothing_new_is_not_used, 0, 4);
+	tcase_add_loop_test(tests, what_nobody_was_told_of_is_not_read_in_sealed_segments, 0, 10);
 	tcase_add_test(tests, the_directory_gets_something_to_force);
 	tcase_add_test(tests, a_cut_that_failed_leaves_nothing_behind_the_end);
 	tcase_add_test(tests, without_direct_reads_a_failed_log_is_only_read);

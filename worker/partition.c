@@ -204,12 +204,43 @@ force_ends_at(struct partition *p, int64_t offset)
 	return 0;
 }
 
+/*
+ * Nobody has been told that the log is forced up to a sealed segment's end: a roll has failed there, and could not be undone.
+ * That segment is the last one then, up to where it is known to be forced. Returns 0, or -1 with errno.
+ */
+static int
+end_in_sealed(struct partition *p, int64_t offset)
+{
+	const struct sealed *sealed = partition_find_sealed(p, offset);
+	struct segment *segment;
+	int fd;
+
+	if (sealed == NULL)
+		return 0;
+	fd = segment_open_file(p->dir_fd, sealed->base, O_RDONLY);
+	if (fd == -1)
+		return -1;
+	segment = segment_new(fd, sealed->base, p->settings.record_format, p->settings.index_interval_bytes);
+	if (segment == NULL) {
+		close(fd);
+		errno = ENOMEM;
+		return -1;
+	}
+	segment_drop(p->active);
+	p->active = segment;
+	p->bytes_before_active = sealed->bytes_before;
+	p->sealed_count = (size_t)(sealed - p->sealed);
+	return segment_walk(segment, sealed->bytes, offset);
+}
+
 /* A log that could not be opened, to be read as far as it is known to be forced. Returns 0, or -1. */
 static int
 end_at_forced(struct partition *p, const struct partition_known *known)
 {
 	p->failed = true;
 	p->failed_end = known->shown_end;
+	if (end_in_sealed(p, known->published_end) == -1)
+		return -1;
 	p->active->cut_position = 0;
 	if (force_ends_at(p, known->published_end) == -1)
 		return -1;
