@@ -30,7 +30,7 @@ struct check {
 	struct check_settings settings;
 	char state_path[CHECK_PATH_BYTES], again_path[CHECK_PATH_BYTES];
 	struct syscalls kernel, plain, recording;
-	struct found first, second;
+	struct found first, second, third;	/* recoveries of one state, one after the other */
 	struct image image;	/* of a recovery that was cut off */
 	long recoveries;
 };
@@ -146,6 +146,7 @@ check_end(struct check *check)
 	image_free(&check->image);
 	found_free(&check->first);
 	found_free(&check->second);
+	found_free(&check->third);
 	free(check);
 }
 
@@ -408,12 +409,27 @@ recover(struct check *check, const char *root, struct found *found, struct parti
 	return done;
 }
 
+/* Appends a record where the log in `image` has ended, closes the log and recovers it again. */
+static int
+append_and_recover(struct check *check, const char *root, struct partition *p, const struct image *image,
+    const struct ledger *ledger, const struct found *before, struct found *after, char *why)
+{
+	static uint8_t record[NEW_RECORD_MAX];
+	size_t bytes = new_record(check, lost_bytes(image, ledger, before), record);
+	int done = append(p, record, bytes);
+
+	if (done == -1)
+		wrong(why, "nothing can be appended: %s", strerror(errno));
+	partition_close(p);
+	if (done == 0)
+		done = recover(check, root, after, NULL, why);
+	return done == 0 ? compare_again(before, after, record, bytes, why) : -1;
+}
+
 static int
 check_twice(struct check *check, const struct image *image, const struct ledger *ledger, char *why)
 {
-	static uint8_t record[NEW_RECORD_MAX];
 	struct partition *p = NULL;
-	size_t bytes;
 
 	if (recover(check, check->state_path, &check->first, &p, why) == -1)
 		return -1;
@@ -421,15 +437,7 @@ check_twice(struct check *check, const struct image *image, const struct ledger 
 		partition_close(p);
 		return -1;
 	}
-	bytes = new_record(check, lost_bytes(image, ledger, &check->first), record);
-	if (append(p, record, bytes) == -1) {
-		partition_close(p);
-		return wrong(why, "nothing can be appended: %s", strerror(errno));
-	}
-	partition_close(p);
-	if (recover(check, check->state_path, &check->second, NULL, why) == -1)
-		return -1;
-	return compare_again(&check->first, &check->second, record, bytes, why);
+	return append_and_recover(check, check->state_path, p, image, ledger, &check->first, &check->second, why);
 }
 
 /* ---- recoveries that are cut off ---- */
@@ -461,33 +469,47 @@ take_back(struct found *found, int64_t at, const uint8_t *record, size_t bytes)
 	found->size -= bytes;
 }
 
-/* One of them, chosen by chance. */
+/* Is the log the same as after the recovery that was not cut off? */
+static int
+judge_again(const struct again *again, char *why)
+{
+	struct found *first = &again->check->first, *second = &again->check->second;
+
+	take_back(second, first->end, again->record, again->bytes);
+	if (judge(again->check, again->ledger, second, why) == -1)
+		return -1;
+	if (second->end != first->end || second->size != first->size || !same_bytes(second->bytes, first->bytes, first->size))
+		return wrong(why, "the log had ended at %" PRId64 ", and ends at %" PRId64 " now", first->end, second->end);
+	for (int i = 0; i < first->copy_count; i++)
+		if (!found_has_copy(second, first->copies[i]))
+			return wrong(why, "what it had cut from the log is not there any more");
+	return 0;
+}
+
+/* One of them, chosen by chance. What the first recovery has begun and the second has believed must not come back either. */
 static int
 check_again(const struct state *state, void *context)
 {
 	struct again *again = context;
 	struct check *check = again->check;
+	struct partition *p = NULL;
 	char why[CHECK_WHY_BYTES];
+	int done;
 
 	if (again->skip-- > 0)
 		return 0;
 	model_image(again->model, state->fates, state->seed, state->garbage, &check->image);
 	image_write(&check->image, check->again_path);
 	check->recoveries++;
-	if (recover(check, check->again_path, &check->second, NULL, why) == -1)
-		return wrong(again->why, "a recovery was cut off (%s), and then: %.600s", state->kind, why);
-	take_back(&check->second, check->first.end, again->record, again->bytes);
-	if (judge(check, again->ledger, &check->second, why) == -1)
-		return wrong(again->why, "a recovery was cut off (%s), and then: %.600s", state->kind, why);
-	if (check->second.end != check->first.end || check->second.size != check->first.size
-	    || !same_bytes(check->second.bytes, check->first.bytes, check->first.size))
-		return wrong(again->why, "a recovery was cut off (%s): the log had ended at %" PRId64 ", and ends at %" PRId64
-		    " now", state->kind, check->first.end, check->second.end);
-	for (int i = 0; i < check->first.copy_count; i++)
-		if (!found_has_copy(&check->second, check->first.copies[i]))
-			return wrong(again->why, "a recovery was cut off (%s): what it had cut from the log is not there any "
-			    "more", state->kind);
-	return 1;
+	done = recover(check, check->again_path, &check->second, &p, why);
+	if (done == 0)
+		done = judge_again(again, why);
+	if (done == 0 && check->second.end == partition_log_end(p))
+		done = append_and_recover(check, check->again_path, p, &check->image, again->ledger, &check->second,
+		    &check->third, why);
+	else
+		partition_close(p);
+	return done == 0 ? 1 : wrong(again->why, "a recovery was cut off (%s), and then: %.600s", state->kind, why);
 }
 
 /* And appends a record. Not in plain, where one that is not written to its end is a record all the same. */

@@ -1,7 +1,8 @@
 /*
  * Judges one state that a power cut may leave: the product's recovery runs on it, and what it finds is held against what
  * was appended and promised (powercut_ledger.h). Then something is appended where the log has ended and the log is
- * recovered again: nothing may come back. And now and then the recovery itself is recorded, cut off and run again.
+ * recovered again: nothing may come back. And now and then the recovery itself is recorded, cut off and run again, and the same
+ * is asked of that one.
  *
  * What is promised:
  *
