@@ -12,7 +12,7 @@
 
 #include "tests/wire.h"
 
-enum { PRODUCERS_MAX = 8, KIB = 1024, BATCH_MAX = 40, LARGE_BATCH = 100 };
+enum { PRODUCERS_MAX = 8, KIB = 1024, BATCH_MAX = 40, LARGE_BATCH = 100, LARGEST_BATCH = 350 };
 
 struct workload {
 	const char *name;
@@ -52,9 +52,9 @@ disconnect_producers(struct producers *producers)
 static void
 produce(struct producers *producers, int who, int ack, int count)
 {
-	static uint8_t payloads[LARGE_BATCH][LEDGER_PAYLOAD_MAX];
+	static uint8_t payloads[LARGEST_BATCH][LEDGER_PAYLOAD_MAX];
 	struct recording *recording = producers->recording;
-	struct wire_record records[LARGE_BATCH];
+	struct wire_record records[LARGEST_BATCH];
 	struct wire_bytes request = { 0 };
 	int32_t id = recording->request_count++;
 
@@ -260,12 +260,18 @@ run_full(struct recording *recording)
 	recording->request_count = LEDGER_USUAL_FROM;
 	connect_producers(recording, &producers, 2);
 	for (int round = 0; round < 3; round++) {
-		int refused = producers.refused;
+		int refused;
 
 		give_room(recording, (round + 1) * 20 * KIB);
 		/* Less than what was refused last: nothing of that may follow. */
 		produce(&producers, 0, WIRE_WRITTEN, 1);
 		await_answers(&producers);
+		/* Three segments of its own, of which not all find room; then two of the same names. */
+		produce(&producers, 1, WIRE_FORCED, LARGEST_BATCH);
+		await_answers(&producers);
+		produce(&producers, 1, WIRE_FORCED, LARGEST_BATCH * 2 / 5);
+		await_answers(&producers);
+		refused = producers.refused;
 		for (int i = 0; producers.refused < refused + 6 && i < 100; i++) {
 			produce(&producers, i % 2, i % 3 == 0 ? WIRE_WRITTEN : WIRE_FORCED,
 			    1 + chance(recording, i % 7 == 0 ? BATCH_MAX : 5));
