@@ -560,7 +560,9 @@ logkit_barrier(struct logkit *kit)
 
 	partition_barrier_begin(kit->p, &barrier);
 	partition_barrier_run(&barrier);
-	return partition_barrier_finish(kit->p, &barrier);
+	if (partition_barrier_finish(kit->p, &barrier) == -1)
+		return -1;
+	return barrier.cut_error == 0 ? 0 : fail_with(barrier.cut_error);
 }
 
 int
@@ -588,6 +590,10 @@ append_batch(struct logkit *kit, const uint8_t *batch, size_t bytes, int count)
 		return logkit_roll(kit, batch, bytes, count);
 	case PARTITION_ROLL:
 		if (logkit_roll(kit, NULL, 0, 0) == -1)
+			return -1;
+		break;
+	case PARTITION_UNCUT:
+		if (logkit_barrier(kit) == -1)
 			return -1;
 		break;
 	case PARTITION_AHEAD:

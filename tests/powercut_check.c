@@ -22,7 +22,7 @@
 #include "worker/stop_marker.h"
 #include "worker/syscalls.h"
 
-enum { CUT_RECOVERIES = 4, STATES_OF_EVENT = 10, ANY_RECORD = -2, NEW_RECORD_MAX = 64 * 1024 };
+enum { CUT_RECOVERIES = 4, STATES_OF_EVENT = 11, ANY_RECORD = -2, NEW_RECORD_MAX = 64 * 1024 };
 
 static const char NAME[] = "t-0", DATA[] = "data";
 

@@ -9,7 +9,7 @@
 
 #include "tests/wire.h"
 
-enum { BASE_DIGITS = 20, ANSWER_HEAD_BYTES = 10, WHY_BYTES = 256, USUAL_PAYLOAD = 60 };
+enum { BASE_DIGITS = 20, ANSWER_HEAD_BYTES = 10, WHY_BYTES = 256, USUAL_PAYLOAD = 120 };
 
 /* A record in the tree. */
 struct node {
@@ -54,7 +54,10 @@ ledger_payload(int32_t id, int record, uint8_t *to, size_t *size)
 	uint64_t state = ((uint64_t)id << 20 | (uint64_t)record) * 0x9E3779B97F4A7C15u + 12345;
 
 	wire_random(&state);
-	/* Many of one size, so that what was lost fits behind what takes its place; some that take much of a segment. */
+	/*
+	 * Many of one size, so that what was lost fits behind what takes its place, and in crc32c of one that divides a sector's;
+	 * some that take much of a segment.
+	 */
 	*size = 1 + wire_random(&state) % (wire_random(&state) % 8 == 0 ? LEDGER_PAYLOAD_MAX : 120);
 	if (wire_random(&state) % 2 == 0 || id >= LEDGER_USUAL_FROM)
 		*size = USUAL_PAYLOAD;

@@ -527,6 +527,7 @@ add_units_of(struct model *model, struct model_unit unit, const struct change *c
 {
 	unit.event = change->event;
 	unit.stored = change->stored;
+	unit.resized = change->kind == CHANGE_SIZE;
 	unit.kind = MODEL_BYTES;
 	for (int64_t from = change->from; from < change->to; from = unit.to) {
 		unit.from = from;

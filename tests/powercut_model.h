@@ -32,6 +32,7 @@ enum model_unit_kind { MODEL_BYTES, MODEL_SIZE, MODEL_NAME };
 struct model_unit {
 	enum model_unit_kind kind;
 	bool stored;		/* bytes that went through a mapping: of 8 of them any may be kept without the others */
+	bool resized;		/* a size that was asked for, or the zeros that came of it */
 	uint32_t file;		/* by number; of a name its directory */
 	uint32_t change;	/* of that file, by number, oldest first */
 	uint32_t event;		/* number of the event, from 0 */

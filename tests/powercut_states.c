@@ -256,6 +256,34 @@ needs(const struct choice *choice, const struct model_unit *later, const struct 
 	return later->kind == MODEL_BYTES && later->from / SECTOR_BYTES == earlier->from / SECTOR_BYTES;
 }
 
+/* Is there a kept one that is never on the disk without it? */
+static bool
+is_needed(const struct choice *choice, size_t unit)
+{
+	for (size_t i = unit + 1; i < choice->count; i++)
+		if (choice->fates[i] != MODEL_LOST && needs(choice, &choice->units[i], &choice->units[unit]))
+			return true;
+	return false;
+}
+
+/* From one of them on no size that was asked for, so that what was cut off is there again behind what came in its place. */
+static int
+visit_without_resizes(struct choice *choice)
+{
+	size_t first = choice->count, count = 0;
+
+	for (size_t i = 0; i < choice->count; i++)
+		if (choice->units[i].resized && choice->units[i].kind == MODEL_SIZE && chance(choice, ++count) == 0)
+			first = i;
+	if (count == 0)
+		return 0;
+	memset(choice->fates, MODEL_KEPT, choice->count);
+	for (size_t i = choice->count; i-- > 0;)
+		if (choice->units[i].resized && choice->units[i].event >= choice->units[first].event && !is_needed(choice, i))
+			choice->fates[i] = MODEL_LOST;
+	return visit(choice, "all but what was cut", false);
+}
+
 static bool
 may_be(const struct choice *choice)
 {
@@ -297,6 +325,8 @@ states_visit(struct states *states, struct model *model, int (*visit_state)(cons
 		done = visit_newest(&choice);
 	if (done == 0)
 		done = visit_all_but_one(&choice);
+	if (done == 0)
+		done = visit_without_resizes(&choice);
 	if (done == 0)
 		done = visit_subsets(&choice);
 	if (done == 0)

@@ -250,6 +250,19 @@ give_room(struct recording *recording, int64_t bytes)
 	ck_assert_int_eq(rename(path, recording->room_path), 0);
 }
 
+/* In the place of what was refused, and cut off, comes less each time, and nothing forces it. */
+static void
+refuse_and_write_less(struct producers *producers, int64_t room_bytes)
+{
+	for (int i = 1; i <= 8; i++) {
+		give_room(producers->recording, room_bytes + i * 4 * KIB);
+		produce(producers, 0, WIRE_WRITTEN, 1);
+		await_answers(producers);
+		produce(producers, 1, WIRE_WRITTEN, BATCH_MAX);
+		await_answers(producers);
+	}
+}
+
 /* Batches of all sizes, until there is room for none of them for a while; then there is some again. */
 static void
 run_full(struct recording *recording)
@@ -262,7 +275,7 @@ run_full(struct recording *recording)
 	for (int round = 0; round < 3; round++) {
 		int refused;
 
-		give_room(recording, (round + 1) * 20 * KIB);
+		give_room(recording, (20 + round * 52) * KIB);
 		/* Less than what was refused last: nothing of that may follow. */
 		produce(&producers, 0, WIRE_WRITTEN, 1);
 		await_answers(&producers);
@@ -280,6 +293,7 @@ run_full(struct recording *recording)
 		}
 		await_answers(&producers);
 		ck_assert_int_gt(producers.refused, refused);
+		refuse_and_write_less(&producers, (20 + round * 52) * KIB);
 	}
 	unlink(recording->room_path);
 	produce(&producers, 0, WIRE_FORCED, 3);

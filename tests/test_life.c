@@ -268,6 +268,8 @@ put(const uint8_t *batch, size_t bytes, int count)
 		return logkit_roll(&kit, batch, bytes, count);
 	if (fit == PARTITION_ROLL && logkit_roll(&kit, NULL, 0, 0) == -1)
 		return -1;
+	if (fit == PARTITION_UNCUT && logkit_barrier(&kit) == -1)
+		return -1;
 	if (partition_fit(kit.p, (int64_t)bytes) == PARTITION_AHEAD && logkit_upkeep(&kit, (int64_t)bytes) == -1)
 		return -1;
 	return partition_append(kit.p, batch, bytes, count);

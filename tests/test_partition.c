@@ -13,6 +13,7 @@
 #include "tests/logkit.h"
 #include "tests/unit.h"
 #include "worker/segment.h"
+#include "worker/stop_marker.h"
 #include "worker/syscalls.h"
 
 static const enum record_format formats[] = { RECORD_PLAIN, RECORD_CRC32C };
@@ -135,6 +136,7 @@ START_TEST(a_batch_is_refused_that_is_not_what_is_said)
 {
 	size_t bytes;
 	uint8_t *batch;
+	int forces;
 
 	logkit_begin(&kit, formats[_i], 1000);
 	logkit_open(&kit);
@@ -153,7 +155,10 @@ START_TEST(a_batch_is_refused_that_is_not_what_is_said)
 	ck_assert_int_eq(errno, EINVAL);
 	free(batch);
 	ck_assert_int_eq(partition_log_end(kit.p), 0);
+	forces = logkit_calls(CALL_FDATASYNC);
 	logkit_append(&kit, 2, 20);
+	/* Where nothing stands behind the end there is nothing to cut off. */
+	ck_assert_int_eq(logkit_calls(CALL_FDATASYNC), forces + (kit.settings.mapped ? 1 : 0));
 	logkit_expect(&kit, 0, 2, 20);
 	logkit_end(&kit);
 }
@@ -409,6 +414,25 @@ START_TEST(bug_A9_leavings_that_cannot_be_cut_stop_appends_until_they_can)
 	logkit_reopen(&kit);
 	ck_assert_int_eq(partition_log_end(kit.p), 5);
 	logkit_expect(&kit, 0, 5, 50);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Of a power cut nothing else tells: the rest of what was refused could stand there again, behind a batch that is shorter. */
+START_TEST(bug_A9_leavings_are_cut_durably_before_the_next_append)
+{
+	logkit_begin(&kit, formats[_i], 1 << 20);
+	logkit_open(&kit);
+	logkit_append(&kit, 4, 50);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	logkit_set_fault((struct logkit_fault){ .call = write_call(), .at = 1, .error = ENOSPC });
+	ck_assert_int_eq(logkit_try_append(&kit, 20, 50), -1);
+	ck_assert_int_eq(partition_release(kit.p, &(struct stop_state){ 0 }), -1);
+	ck_assert_int_eq(partition_leave(kit.p, &(struct stop_state){ 0 }), -1);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_FDATASYNC, .at = 1, .error = EIO });
+	ck_assert_int_eq(logkit_try_append(&kit, 1, 50), -1);
+	ck_assert_int_eq(logkit_calls(write_call()), 0);
+	ck_assert(partition_failed(kit.p));
 	logkit_end(&kit);
 }
 END_TEST
@@ -939,6 +963,7 @@ add_tests(TCase *tests, bool mapped)
 	tcase_add_loop_test(tests, bug_A9_a_short_write_leaves_nothing_behind, 0, mapped ? 2 : 4);
 	tcase_add_loop_test(tests, bug_A9_a_failed_write_leaves_no_mark_in_the_index, 0, FORMATS);
 	tcase_add_loop_test(tests, bug_A9_leavings_that_cannot_be_cut_stop_appends_until_they_can, 0, FORMATS);
+	tcase_add_loop_test(tests, bug_A9_leavings_are_cut_durably_before_the_next_append, 0, FORMATS);
 	tcase_add_loop_test(tests, bug_A9_leavings_are_cut_by_a_roll_too, 0, FORMATS);
 	tcase_add_test(tests, bug_A13_a_flipped_payload_byte_in_a_sealed_segment);
 	tcase_add_loop_test(tests, bug_A13_a_flipped_length_byte_in_a_sealed_segment, 0, FORMATS);

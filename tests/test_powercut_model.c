@@ -23,6 +23,8 @@
 /* Files and directories by their inodes. */
 enum { ROOT = 1, DATA, LOG, OTHER, THIRD };
 
+enum { SECTOR_BYTES = 512, PAGE_BYTES = 4096 };
+
 static struct model *model;
 static struct ledger *ledger;
 static const char *why;
@@ -425,6 +427,28 @@ START_TEST(K_model_a_cut_is_lost_like_anything)
 }
 END_TEST
 
+START_TEST(K_model_what_was_cut_off_is_there_again_behind_what_came_in_its_place)
+{
+	char refused[PAGE_BYTES + 1], accepted[SECTOR_BYTES + 1], both[PAGE_BYTES + 1];
+
+	memset(refused, 'r', PAGE_BYTES);
+	memset(accepted, 'a', SECTOR_BYTES);
+	refused[PAGE_BYTES] = accepted[SECTOR_BYTES] = '\0';
+	memcpy(both, refused, sizeof(both));
+	memcpy(both, accepted, SECTOR_BYTES);
+	create(ROOT, "a", LOG);
+	force(ROOT);
+	write_text(LOG, 0, refused);
+	resize(LOG, 0);
+	write_text(LOG, 0, accepted);
+	ck_assert(may_be("a", both));
+	resize(LOG, 0);
+	force(LOG);
+	write_text(LOG, 0, accepted);
+	ck_assert(cannot_be("a", both));
+}
+END_TEST
+
 static int
 look_for_garbage(const struct state *state, void *context)
 {
@@ -800,6 +824,7 @@ model_suite(void)
 	tcase_add_test(files, K_model_sizes_without_data_and_data_without_sizes);
 	tcase_add_test(files, K_model_a_block_is_lost_alone);
 	tcase_add_test(files, K_model_a_cut_is_lost_like_anything);
+	tcase_add_test(files, K_model_what_was_cut_off_is_there_again_behind_what_came_in_its_place);
 	tcase_add_test(files, K_model_garbage_stands_only_in_blocks_that_were_never_written);
 	tcase_add_test(files, K_model_a_store_is_cut_at_any_eight_bytes);
 	tcase_add_test(files, K_model_all_subsets_of_a_few_units);

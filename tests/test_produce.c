@@ -520,6 +520,57 @@ START_TEST(an_upkeep_that_fails_beside_a_barrier_is_told_once)
 }
 END_TEST
 
+/* A batch is written in part and refused; what it has left can be cut off at once, or not. A barrier is under way. */
+static void
+refuse_in_part(bool cut)
+{
+	int call = cut ? kit.settings.mapped ? CALL_STORE : CALL_PWRITE : LOGKIT_ANY;
+
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	produce(1, CODEC_ACK_WRITTEN);
+	run_all();
+	produce(1, CODEC_ACK_FORCED);
+	produce_write_all(&worker);
+	logkit_set_fault((struct logkit_fault){ .call = call, .at = cut ? 1 : 2, .error = ENOSPC, .sticky = true });
+	produce(4, CODEC_ACK_WRITTEN);
+	produce_write_all(&worker);
+	ck_assert_int_eq(refused, 1);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_FTRUNCATE, .at = 1, .error = cut ? 0 : EIO });
+}
+
+/* What that barrier forces may be what was cut off later: it takes another one. */
+START_TEST(bug_A9_a_batch_waits_until_what_was_refused_is_cut_off_durably)
+{
+	refuse_in_part(true);
+	produce(1, CODEC_ACK_WRITTEN);
+	for (int barriers = 2; barriers > 0; barriers--) {
+		produce_write_all(&worker);
+		ck_assert_int_eq(produced, 2 - (barriers == 2));
+		ck_assert_ptr_eq(waiting[0], &lane.job);
+		run_job(0);
+		collect();
+	}
+	run_all();
+	ck_assert_int_eq(produced, 3);
+	ck_assert_int_eq(refused, 1);
+}
+END_TEST
+
+START_TEST(bug_A9_a_batch_is_refused_when_what_was_refused_cannot_be_cut_off)
+{
+	refuse_in_part(false);
+	produce(1, CODEC_ACK_WRITTEN);
+	run_all();
+	ck_assert_int_eq(refused, 2);
+	ck_assert_int_eq(board_get(&counters.storage_errors[BOARD_WRITE]), 2);
+	ck_assert(!partition_failed(lane.log));
+	produce(1, CODEC_ACK_WRITTEN);
+	run_all();
+	ck_assert_int_eq(refused, 2);
+	ck_assert_int_eq(produced, 3);
+}
+END_TEST
+
 /* Full to the last record, so that the next one needs a roll. */
 static void
 fill_segment(void)
@@ -620,6 +671,8 @@ main(void)
 	tcase_add_loop_test(file, B03_in_any_order, 0, (8 + unit_sample() - 1) / unit_sample());
 	tcase_add_test(file, a_barrier_that_fails_beside_an_upkeep_is_told_once);
 	tcase_add_test(file, an_upkeep_that_fails_beside_a_barrier_is_told_once);
+	tcase_add_test(file, bug_A9_a_batch_waits_until_what_was_refused_is_cut_off_durably);
+	tcase_add_test(file, bug_A9_a_batch_is_refused_when_what_was_refused_cannot_be_cut_off);
 	tcase_add_test(file, a_roll_that_cannot_begin_says_why);
 	tcase_add_test(file, a_large_batch_that_cannot_be_carried_takes_none_with_it);
 	tcase_add_test(file, a_roll_by_age_that_cannot_begin_is_tried_again);
@@ -628,6 +681,8 @@ main(void)
 	tcase_set_timeout(mapped, UNIT_TIMEOUT_S);
 	tcase_add_checked_fixture(mapped, begin_mapped, end);
 	tcase_add_loop_test(mapped, B03_in_any_order, 0, (8 + unit_sample() - 1) / unit_sample());
+	tcase_add_test(mapped, bug_A9_a_batch_waits_until_what_was_refused_is_cut_off_durably);
+	tcase_add_test(mapped, bug_A9_a_batch_is_refused_when_what_was_refused_cannot_be_cut_off);
 	suite_add_tcase(suite, mapped);
 	return unit_run(suite);
 }

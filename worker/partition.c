@@ -387,7 +387,7 @@ partition_leave(struct partition *p, struct stop_state *state)
 	struct index_point point = { .end = active->end, .position = active->bytes, .first_append_ms = p->first_append_ms,
 		.last_append_ms = p->last_append_ms };
 
-	if (p->failed || p->durable_end != active->end) {
+	if (p->failed || p->uncut || p->durable_end != active->end) {
 		errno = EBUSY;
 		return -1;
 	}
@@ -398,7 +398,7 @@ partition_leave(struct partition *p, struct stop_state *state)
 	return tell_state(p, state);
 }
 
-/* What a failed write has left behind the end must be cut before anybody appends, and names that are in doubt be forced. */
+/* What a failed write has left must be cut off before anybody appends, durably, and names that are in doubt be forced. */
 int
 partition_release(struct partition *p, struct stop_state *state)
 {
@@ -541,15 +541,16 @@ partition_fail_if_cut(struct partition *p)
 
 /* ---- append ---- */
 
-/* What a failed write has left is removed before anything is allocated, since that takes the blocks as well. */
 int64_t
 partition_room(const struct partition *p)
 {
 	int64_t room = partition_segment_room(p);
 
+	if (p->uncut)
+		return 0;
 	if (!p->settings.mapped)
 		return room;
-	if (p->ahead.bytes == NULL || p->uncut)
+	if (p->ahead.bytes == NULL)
 		return 0;
 	return p->ahead.end - p->active->bytes < room ? p->ahead.end - p->active->bytes : room;
 }
@@ -561,17 +562,9 @@ partition_fit(const struct partition *p, int64_t bytes)
 		return PARTITION_ALONE;
 	if (bytes > partition_segment_room(p))
 		return PARTITION_ROLL;
+	if (p->uncut)
+		return PARTITION_UNCUT;
 	return bytes <= partition_room(p) ? PARTITION_FITS : PARTITION_AHEAD;
-}
-
-/* Removes what a failed write may have left behind the end, or the next append's failure would leave a mixture. */
-static int
-cut_leavings(struct partition *p)
-{
-	if (segment_cut(p->active->fd, p->active->bytes) == -1)
-		return -1;
-	p->uncut = false;
-	return 0;
 }
 
 /* Something was appended to the active segment, now. */
@@ -587,16 +580,16 @@ note_append(struct partition *p, bool first)
 }
 
 /*
- * At once, so that no crash brings back a part of what is refused now; if that fails, before the next append. What was
- * mapped has lost its blocks then.
+ * What it has left is cut off at once, so that no crash brings back a part of what is refused now; and durably before the next
+ * append, or a power cut could put the rest of it behind that. What was mapped has lost its blocks then.
  */
 static void
 append_failed(struct partition *p)
 {
-	p->uncut = true;
+	p->uncut = segment_file_bytes(p->active->fd) != p->active->bytes;
 	p->room_void = true;
 	partition_retire_mapping(p);
-	cut_leavings(p);
+	segment_cut(p->active->fd, p->active->bytes);
 }
 
 int
@@ -610,10 +603,6 @@ partition_append(struct partition *p, const uint8_t *records, size_t bytes, int3
 	}
 	if (count <= 0 || bytes > (size_t)partition_room(p)) {
 		errno = EINVAL;
-		return -1;
-	}
-	if (p->uncut && cut_leavings(p) == -1) {
-		partition_fail_if_cut(p);
 		return -1;
 	}
 	if (segment_append(p->active, p->settings.mapped ? &p->ahead : NULL, records, bytes, count) == 0) {
@@ -634,7 +623,7 @@ partition_barrier_begin(struct partition *p, struct partition_barrier *barrier)
 {
 	segment_hold(p->active);
 	*barrier = (struct partition_barrier){ .segment = p->active, .end_offset = p->active->end,
-		.end_position = p->active->bytes };
+		.end_position = p->active->bytes, .cut = p->uncut };
 }
 
 void
@@ -642,6 +631,8 @@ partition_barrier_run(struct partition_barrier *barrier)
 {
 	int64_t began_ns = clock_now_ns();
 
+	if (barrier->cut && segment_cut(barrier->segment->fd, barrier->end_position) == -1)
+		barrier->cut_error = errno;
 	barrier->error = syscalls.fdatasync(barrier->segment->fd) == -1 ? errno : 0;
 	barrier->duration_ns = clock_now_ns() - began_ns;
 }
@@ -661,6 +652,10 @@ partition_barrier_finish(struct partition *p, struct partition_barrier *barrier)
 	}
 	p->durable_end = barrier->end_offset;
 	p->durable_position = barrier->end_position;
+	if (barrier->cut && barrier->cut_error == 0)
+		p->uncut = false;
+	if (barrier->cut_error != 0)
+		partition_fail_if_cut(p);
 	return 0;
 }
 

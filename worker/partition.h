@@ -126,6 +126,7 @@ bool partition_failed(const struct partition *partition);
 
 enum partition_fit {
 	PARTITION_FITS,		/* append it */
+	PARTITION_UNCUT,	/* a failed write may have left something behind the end: a barrier must come first, which cuts it off */
 	PARTITION_AHEAD,	/* it fits the segment, but not yet what is allocated of it: an upkeep must come first */
 	PARTITION_ROLL,		/* a roll must come first: partition_roll_begin without records, then append */
 	PARTITION_ALONE,	/* larger than a segment: partition_roll_begin with the batch itself */
@@ -141,8 +142,8 @@ int64_t partition_room(const struct partition *partition);
 /*
  * Writes `count` encoded records (any number of whole batches, `bytes` bytes that fit) with one write at the log end,
  * which then moves. Returns 0, or -1 with errno: then the log end has not moved, nothing of it is visible, and what a
- * short write may have left is cleared before the next append; or the partition has failed. No roll may be under way; a
- * barrier may.
+ * short write may have left is cut off, durably, before the next append; or the partition has failed. No roll may be under
+ * way; a barrier may.
  */
 int partition_append(struct partition *partition, const uint8_t *records, size_t bytes, int32_t count);
 
@@ -151,12 +152,17 @@ struct partition_barrier {
 	struct segment *segment;
 	int64_t end_offset;
 	int64_t end_position;
+	bool cut;		/* what stands behind that goes first */
+	int cut_error;		/* errno, 0 = done */
 	int error;		/* errno of the force, 0 = done */
 	int64_t duration_ns;	/* of the force */
 };
 
-/* Remembers the written end; partition_barrier_run forces the active file; with the success of the force finish makes
- * the remembered end durable and returns 0. Else -1 with errno, and the partition has failed. */
+/*
+ * Remembers the written end; partition_barrier_run forces the active file; with the success of the force finish makes
+ * the remembered end durable and returns 0. Else -1 with errno, and the partition has failed. With a cut_error nothing can be
+ * appended, and what waits must be refused; it may be tried again.
+ */
 void partition_barrier_begin(struct partition *partition, struct partition_barrier *barrier);
 void partition_barrier_run(struct partition_barrier *barrier);
 int partition_barrier_finish(struct partition *partition, struct partition_barrier *barrier);
@@ -170,7 +176,6 @@ struct partition_upkeep {
 	int write_back_error;		/* errno, 0 = begun */
 	/* With `mapped`, the next stretch of the file. */
 	bool make_room;
-	bool cut;			/* a failed write has left something behind the end, which goes first */
 	int64_t end_position;		/* where the log ends; readers and appends may be behind it meanwhile */
 	int64_t allocated_end;		/* there are blocks up to here */
 	int64_t wanted_end;		/* and should be up to here, */

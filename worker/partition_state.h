@@ -70,7 +70,7 @@ struct partition {
 	struct log_limit shortage_limit;	/* of lines on segments that cannot be opened */
 	bool failed;
 	int64_t failed_end;	/* the visible end when it failed: from the durable end up to it everything is broken */
-	bool uncut;		/* a failed write may have left bytes behind the end */
+	bool uncut;		/* a failed write may have left bytes behind the end, in the file or on the disk alone */
 	bool room_void;		/* an append has failed since the upkeep under way began: what it maps is of no use */
 };
 

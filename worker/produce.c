@@ -337,6 +337,13 @@ after_force(struct lane *lane)
 }
 
 static void
+refuse_all(struct lane *lane, int error)
+{
+	lane_report(lane, BOARD_WRITE, error, CANNOT_WRITE);
+	refuse_staged(lane, SIZE_MAX);
+}
+
+static void
 barrier_done(struct job *job)
 {
 	struct lane *lane = lane_of(job);
@@ -344,6 +351,8 @@ barrier_done(struct job *job)
 
 	if (partition_barrier_finish(lane->log, &lane->barrier) == 0) {
 		board_observe(&counters->fsync_duration, lane->barrier.duration_ns);
+		if (lane->barrier.cut_error != 0)
+			refuse_all(lane, lane->barrier.cut_error);
 	} else if (lane->barrier.error != 0) {
 		board_add(&counters->fsync_failures, 1);
 		lane_report(lane, BOARD_FORCE, errno, "forcing the log to disk failed");
@@ -402,8 +411,7 @@ upkeep_failed(struct lane *lane, int error)
 		lane_report(lane, BOARD_FORCE, error, "writing the log to disk failed");
 		fail(lane);
 	} else if (lane->upkeep_awaited) {
-		lane_report(lane, BOARD_WRITE, error, CANNOT_WRITE);
-		refuse_staged(lane, SIZE_MAX);
+		refuse_all(lane, error);
 	} else {
 		write_lane(lane);
 	}
@@ -590,8 +598,8 @@ append_fitting(struct lane *lane)
 }
 
 /*
- * Writes what is staged, until it is empty or a roll or an upkeep must come first. While a barrier or an upkeep is under
- * way appends go on; a roll waits for both.
+ * Writes what is staged, until it is empty or a roll, a barrier or an upkeep must come first. While a barrier or an upkeep is
+ * under way appends go on; a roll waits for both.
  */
 static void
 write_lane(struct lane *lane)
@@ -610,10 +618,12 @@ write_lane(struct lane *lane)
 			append_fitting(lane);
 			continue;
 		}
-		if (fit == PARTITION_AHEAD) {
+		if (fit == PARTITION_UNCUT && !lane->commit.running)
+			begin_barrier(lane);
+		if (fit == PARTITION_AHEAD)
 			begin_upkeep(lane, (int64_t)staged_bytes(lane));
+		if (fit == PARTITION_UNCUT || fit == PARTITION_AHEAD)
 			return;
-		}
 		if (lane->upkeep_running)
 			return;
 		if (!lane->commit.running)

@@ -83,7 +83,6 @@ plan_room(struct partition *p, int64_t room_bytes, struct partition_upkeep *upke
 		return;
 	p->room_void = false;
 	upkeep->make_room = true;
-	upkeep->cut = p->uncut;
 	upkeep->end_position = p->active->bytes;
 	upkeep->allocated_end = p->ahead.bytes == NULL ? p->active->bytes : p->ahead.end;
 	upkeep->needed_end = page_end(p, end);
@@ -140,16 +139,13 @@ partition_upkeep_begin(struct partition *p, int64_t room_bytes, int64_t now_ns, 
 
 /* ---- run ---- */
 
-/* Removes what a failed write has left, and gives the file its full size. Returns 0, or -1 with errno. */
+/* Gives the file its full size. Returns 0, or -1 with errno. */
 static int
 restore_size(const struct partition_upkeep *upkeep)
 {
 	int fd = upkeep->segment->fd;
-	int64_t file_bytes;
+	int64_t file_bytes = segment_file_bytes(fd);
 
-	if (upkeep->cut && segment_cut(fd, upkeep->end_position) == -1)
-		return -1;
-	file_bytes = segment_file_bytes(fd);
 	if (file_bytes < upkeep->end_position) {
 		/* As segment_cut says. */
 		errno = EIO;
@@ -238,7 +234,6 @@ take_room(struct partition *p, struct partition_upkeep *upkeep)
 	}
 	partition_retire_mapping(p);
 	p->ahead = upkeep->mapping;
-	p->uncut = false;
 }
 
 /* Nobody promises that the next force would tell again of pages that could not be written back. */
