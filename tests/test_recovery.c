@@ -437,7 +437,7 @@ END_TEST
 
 /* ---- the published watermark ---- */
 
-START_TEST(a_log_shorter_than_published_stays_closed_and_untouched)
+START_TEST(a_log_shorter_than_published_stays_closed)
 {
 	size_t bytes, after;
 	uint8_t *whole, *found;
@@ -983,7 +983,7 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, recovered_is_forced_in_order);
 	tcase_add_test(tests, a_new_log_is_forced_up_to_the_directory_above);
 	tcase_add_test(tests, plain_cuts_an_incomplete_tail_only);
-	tcase_add_loop_test(tests, a_log_shorter_than_published_stays_closed_and_untouched, 0, FORMATS);
+	tcase_add_loop_test(tests, a_log_shorter_than_published_stays_closed, 0, FORMATS);
 	tcase_add_loop_test(tests, the_other_format_is_refused, 0, FORMATS);
 	tcase_add_loop_test(tests, the_other_format_is_refused_with_a_torn_end, 0, FORMATS);
 	tcase_add_test(tests, one_record_in_crc32c_is_refused_as_plain);
