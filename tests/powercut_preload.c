@@ -1,7 +1,8 @@
 /*
  * Preloaded into a broker under test: what it asks of the kernel below the directory POWERCUT_ROOT is appended to the file
  * POWERCUT_LOG (powercut_events.h). POWERCUT_ROOM, POWERCUT_FAIL, POWERCUT_FORCE_US: see powercut_recorder.h and .c. Stores,
- * and the publication of the watermark, go by way of the worker's table of system calls, which it exports for this.
+ * and the publication of the watermark, go by way of the worker's table of system calls, which it exports for this. With
+ * POWERCUT_PACE, a number of events, time passes with them.
  *
  * Calls are only given their names here. One that could change a file in a way that no event tells ends the process.
  */
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +20,16 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/powercut_recorder.h"
 
+enum { SECONDS = 5 };	/* a recovery point is due after so many */
+
 static const char *log_path;
+static atomic_long told;	/* events */
+static long pace;		/* events of SECONDS; 0: time is as it is */
 
 /* Opened each time: the broker closes what it does not know. */
 static void
@@ -33,20 +40,33 @@ append_event(const void *event, size_t bytes)
 	if (fd == -1 || syscall(SYS_write, fd, event, bytes) != (long)bytes)
 		recorder_fail("cannot write down an event");
 	syscall(SYS_close, fd);
+	atomic_fetch_add(&told, 1);
 }
 
 __attribute__((constructor)) static void
 begin(void)
 {
-	const char *root = getenv("POWERCUT_ROOT");
+	const char *root = getenv("POWERCUT_ROOT"), *events = getenv("POWERCUT_PACE");
 	struct syscalls *table = dlsym(RTLD_DEFAULT, "syscalls");
 
 	log_path = getenv("POWERCUT_LOG");
+	pace = events == NULL ? 0 : atol(events);
 	if (root == NULL || log_path == NULL)
 		recorder_fail("POWERCUT_ROOT and POWERCUT_LOG must be set");
 	recorder_begin(root, getenv("POWERCUT_ROOM"), getenv("POWERCUT_FAIL"), append_event);
 	if (table != NULL)
 		recorder_use_stores(table);
+}
+
+/* What is done now and then only is done while little is recorded. */
+int
+clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int done = (int)syscall(SYS_clock_gettime, clock, now);
+
+	if (done == 0 && clock == CLOCK_MONOTONIC && pace > 0)
+		now->tv_sec += atomic_load(&told) / pace * SECONDS;
+	return done;
 }
 
 /* ---- calls that events tell ---- */

@@ -487,8 +487,8 @@ workload_name(int number)
 /* ---- recording ---- */
 
 /* What the broker's processes are told, for as long as they may be started. */
-static char environment[6][BROKER_PATH_BYTES + 32];
-static const char *environment_list[7];
+static char environment[7][BROKER_PATH_BYTES + 32];
+static const char *environment_list[8];
 
 static void
 set_environment(int at, const char *name, const char *value)
@@ -498,7 +498,7 @@ set_environment(int at, const char *name, const char *value)
 }
 
 static void
-prepare(struct recording *recording, const struct broker_config *config)
+prepare(struct recording *recording, const struct workload *workload, const struct broker_config *config)
 {
 	char preload[BROKER_PATH_BYTES];
 	struct broker *broker = &recording->broker;
@@ -521,6 +521,8 @@ prepare(struct recording *recording, const struct broker_config *config)
 	set_environment(3, "POWERCUT_ROOM", recording->room_path);
 	set_environment(4, "POWERCUT_FAIL", recording->fail_path);
 	set_environment(5, "POWERCUT_FORCE_US", "1000");
+	/* By which each process has a time of its own: not where connections go from one to another. */
+	set_environment(6, "POWERCUT_PACE", workload->run == run_replace ? "0" : "20");
 }
 
 void
@@ -537,7 +539,7 @@ workload_record(int number, bool mapped, enum record_format format, uint64_t see
 	snprintf(log, sizeof(log),
 	    "write_mode = %s\nrecord_format = %s\nsegment_bytes = %lld\nindex_interval_bytes = 1024\n%s",
 	    mapped ? "mapped" : "file", record_format_name(format), (long long)workload->segment_bytes, workload->log);
-	prepare(recording, &config);
+	prepare(recording, workload, &config);
 	broker_restart(&recording->broker, NULL);
 	workload->run(recording);
 	broker_stop(&recording->broker);
