@@ -47,7 +47,8 @@ link() {
 
 # build DIRECTORY PATCH
 build() {
-	mkdir -p "$1/src" "$1/tests" "$1/tmp"
+	# Two of one number would be built into one.
+	mkdir "$1" "$1/src" "$1/tests" "$1/tmp" || return
 	for file in $(changed "$2"); do
 		mkdir -p "$1/src/${file%/*}"
 		cp "$srcdir/$file" "$1/src/$file" && chmod u+w "$1/src/$file" || return

@@ -12,7 +12,7 @@
 
 #include "tests/wire.h"
 
-enum { PRODUCERS_MAX = 8, KIB = 1024, BATCH_MAX = 40, LARGE_BATCH = 100, LARGEST_BATCH = 350 };
+enum { PRODUCERS_MAX = 8, KIB = 1024, BATCH_MAX = 40, LARGE_BATCH = 100, LARGEST_BATCH = 200 };
 
 struct workload {
 	const char *name;
@@ -279,7 +279,7 @@ run_full(struct recording *recording)
 		/* Less than what was refused last: nothing of that may follow. */
 		produce(&producers, 0, WIRE_WRITTEN, 1);
 		await_answers(&producers);
-		/* Three segments of its own, of which not all find room; then two of the same names. */
+		/* Segments of its own, of which not all find room; then fewer of the same names. */
 		produce(&producers, 1, WIRE_FORCED, LARGEST_BATCH);
 		await_answers(&producers);
 		produce(&producers, 1, WIRE_FORCED, LARGEST_BATCH * 2 / 5);
