@@ -386,7 +386,7 @@ START_TEST(what_cannot_be_is_not_believed)
 
 	begin(RECORD_CRC32C, 0);
 	good = point_at(30);
-	for (int i = 0; i < 12; i++) {
+	for (int i = 0; i < 14; i++) {
 		size_t count = 3;
 
 		bad = good;
@@ -404,6 +404,8 @@ START_TEST(what_cannot_be_is_not_believed)
 		case 9: other[2].offset = bad.end; break;
 		case 10: other[0].position = 3; break;
 		case 11: count = 0; break;
+		case 12: other[0].offset = 1; break;
+		case 13: other[1].position = 0; break;
 		}
 		file = (struct index_file){ 0 };
 		ck_assert_int_eq(index_file_append(dir_fd, 0, RECORD_CRC32C, &file, &bad, other, count), 0);
@@ -559,15 +561,15 @@ START_TEST(the_last_record_is_found_by_its_lengths)
 		ck_assert_int_eq(point.last_position, position_of(base + 199));
 	}
 	/* An end that is none, an offset that does not go with it, a file that ends before, damage on the way. */
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		point = (struct index_point){ .end = base + 200, .position = position_of(base + 200) };
 		if (i == 0)
 			point.position += 1;
-		else if (i == 1)
-			point.end += 1;
-		else if (i == 2)
-			point.end -= 1;
+		else if (i < 3)
+			point.end += i;
 		else if (i == 3)
+			point.end -= 1;
+		else if (i == 4)
 			logkit_flip(log_path, position_of(base + 150));
 		else
 			logkit_truncate(log_path, position_of(base + 190));
@@ -581,6 +583,7 @@ END_TEST
 
 /* ---- writing ---- */
 
+/* `_i`: the first chunk; one more; one more over what an interrupted write has left. */
 START_TEST(a_failed_write_leaves_what_was_there)
 {
 	int errors[] = { EIO, ENOSPC, EROFS };
@@ -594,18 +597,21 @@ START_TEST(a_failed_write_leaves_what_was_there)
 			begin(formats[at % FORMATS], 0);
 			point = point_at(60);
 			fds = logkit_open_descriptors();
-			if (_i == 1)
+			if (_i > 0)
 				append(0, 30);
+			if (_i == 2)
+				logkit_truncate(path, 10000);
 			logkit_set_fault((struct logkit_fault){ .call = call, .at = at, .error = errors[at % 3], .aim = LOGKIT_AT_ALL });
-			if (try_append(_i == 1 ? 30 : 0, &point) == -1) {
+			if (try_append(_i > 0 ? 30 : 0, &point) == -1) {
 				hit = logkit_fault_hit();
 				ck_assert(hit);
+				ck_assert_int_eq(errno, errors[at % 3]);
 				logkit_clear_fault();
-				if (_i == 1)
+				if (_i > 0)
 					expect_read(30);
 				else
 					ck_assert_int_eq(read_file(), -1);
-				append(_i == 1 ? 30 : 0, 50);
+				append(_i > 0 ? 30 : 0, 50);
 				append(50, 60);
 			} else {
 				hit = logkit_fault_hit();
@@ -675,30 +681,45 @@ START_TEST(a_file_that_was_changed_is_begun_anew)
 }
 END_TEST
 
+enum { SLOW_RECORDS = 6000, SLOW_BYTES = 5 };
+
+static void
+begin_slow(void)
+{
+	uint8_t *batch;
+	size_t bytes;
+
+	begin(RECORD_PLAIN, 0);
+	batch = logkit_batch(RECORD_PLAIN, 0, SLOW_RECORDS, 1, &bytes);
+	logkit_write_file(log_path, batch, bytes);
+	free(batch);
+}
+
+/* A chunk for the record `at` alone, with or without a mark. */
+static int
+try_append_slow(int64_t at, bool marked)
+{
+	struct index_mark mark = { at, at * SLOW_BYTES };
+	struct index_point point = { .end = at + 1, .position = (at + 1) * SLOW_BYTES };
+	int fd = open(log_path, O_RDONLY | O_CLOEXEC);
+
+	ck_assert_int_eq(index_point_find_last(&point, fd, RECORD_PLAIN, mark), 0);
+	close(fd);
+	return index_file_append(dir_fd, 0, RECORD_PLAIN, &file, &point, &mark, marked);
+}
+
 /* A chunk for every record, and hardly a mark in them. */
 START_TEST(a_slow_log_does_not_fill_the_disk_with_heads)
 {
-	enum { RECORDS = 6000, BYTES = 5, EVERY = 1000 };
+	enum { RECORDS = SLOW_RECORDS, BYTES = SLOW_BYTES, EVERY = 1000 };
 	int64_t largest = 0;
-	uint8_t *batch;
-	size_t bytes;
-	int fd;
 
-	begin(RECORD_PLAIN, 0);
-	batch = logkit_batch(RECORD_PLAIN, 0, RECORDS, 1, &bytes);
-	logkit_write_file(log_path, batch, bytes);
-	free(batch);
-	fd = open(log_path, O_RDONLY | O_CLOEXEC);
+	begin_slow();
 	for (int64_t i = 0; i < RECORDS; i++) {
-		struct index_mark mark = { i, i * BYTES };
-		struct index_point point = { .end = i + 1, .position = (i + 1) * BYTES };
-
-		ck_assert_int_eq(index_point_find_last(&point, fd, RECORD_PLAIN, mark), 0);
-		ck_assert_int_eq(index_file_append(dir_fd, 0, RECORD_PLAIN, &file, &point, &mark, i % EVERY == 0), 0);
+		ck_assert_int_eq(try_append_slow(i, i % EVERY == 0), 0);
 		if (logkit_file_bytes(path) > largest)
 			largest = logkit_file_bytes(path);
 	}
-	close(fd);
 	ck_assert_int_lt(largest, 80 * 1024);
 	ck_assert_int_eq(read_file(), 0);
 	ck_assert_int_eq(file_read.point.end, RECORDS);
@@ -706,6 +727,78 @@ START_TEST(a_slow_log_does_not_fill_the_disk_with_heads)
 	for (size_t i = 0; i < index_read.count; i++)
 		ck_assert_int_eq(index_read.marks[i].position, (int64_t)i * EVERY * BYTES);
 	ck_assert_int_eq(logkit_count_files(&kit, ".tmp"), 0);
+	end();
+}
+END_TEST
+
+/* Begins a file that is all heads: the next chunk writes it anew. Returns its bytes. */
+static uint8_t *
+all_heads(size_t *bytes)
+{
+	begin_slow();
+	for (int64_t i = 0; file.chunks * HEAD_BYTES <= file.marks * MARK_BYTES + 64 * 1024; i++)
+		ck_assert_int_eq(try_append_slow(i, i == 0), 0);
+	return logkit_read_file(path, bytes);
+}
+
+/* The n-th such call fails; returns whether there is one. What is not written anew is what it was. */
+static bool
+try_anew(const uint8_t *whole, size_t bytes, const struct index_file *before, int call, int at)
+{
+	int fds = logkit_open_descriptors();
+	int error = 0;
+	bool hit;
+
+	logkit_write_file(path, whole, bytes);
+	file = *before;
+	logkit_set_fault((struct logkit_fault){ .call = call, .at = at, .error = ENOSPC, .aim = LOGKIT_AT_CACHES });
+	if (try_append_slow((int64_t)before->chunks, true) == -1)
+		error = errno;
+	hit = logkit_fault_hit();
+	logkit_clear_fault();
+	ck_assert_int_eq(error != 0, hit);
+	ck_assert_int_eq(read_file(), 0);
+	ck_assert_int_eq(file_read.chunks, hit ? before->chunks : 1);
+	ck_assert_uint_eq(index_read.count, hit ? 1 : 2);
+	/* One that cannot be read is taken for another one: the next chunk begins it anew. */
+	ck_assert(error == ESTALE ? file.bytes == 0 : file.bytes == file_read.bytes && file.sum == file_read.sum);
+	ck_assert(!hit || error == ESTALE || error == ENOSPC);
+	ck_assert_int_eq(logkit_count_files(&kit, ".tmp"), 0);
+	ck_assert_int_eq(logkit_open_descriptors(), fds);
+	return hit;
+}
+
+START_TEST(a_file_that_cannot_be_written_anew_is_still_there)
+{
+	struct index_file before;
+	uint8_t *whole;
+	size_t bytes;
+
+	whole = all_heads(&bytes);
+	before = file;
+	for (int call = 0; call < CALL_COUNT; call++)
+		/* Of the thousands of reads the first one will do. */
+		for (int at = 1; try_anew(whole, bytes, &before, call, at) && call != CALL_PREAD; at++)
+			continue;
+	free(whole);
+	end();
+}
+END_TEST
+
+/* `_i`: what is known of it is another length, or another sum. */
+START_TEST(another_file_is_not_written_anew)
+{
+	size_t bytes;
+
+	free(all_heads(&bytes));
+	if (_i == 0)
+		file.bytes -= 1;
+	else
+		file.sum ^= 1;
+	ck_assert_int_eq(try_append_slow((int64_t)file.chunks, true), -1);
+	ck_assert_int_eq(errno, ESTALE);
+	ck_assert_int_eq(file.bytes, 0);
+	ck_assert_int_eq(logkit_file_bytes(path), bytes);
 	end();
 }
 END_TEST
@@ -726,10 +819,12 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, a_point_fits_its_segment_alone, 0, FORMATS);
 	tcase_add_test(tests, a_last_record_of_a_few_bytes);
 	tcase_add_loop_test(tests, the_last_record_is_found_by_its_lengths, 0, FORMATS);
-	tcase_add_loop_test(tests, a_failed_write_leaves_what_was_there, 0, 2);
+	tcase_add_loop_test(tests, a_failed_write_leaves_what_was_there, 0, 3);
 	tcase_add_loop_test(tests, a_crash_at_any_call_leaves_what_was_there, 0, 2);
 	tcase_add_test(tests, a_file_that_was_changed_is_begun_anew);
 	tcase_add_test(tests, a_slow_log_does_not_fill_the_disk_with_heads);
+	tcase_add_test(tests, a_file_that_cannot_be_written_anew_is_still_there);
+	tcase_add_loop_test(tests, another_file_is_not_written_anew, 0, 2);
 }
 
 int

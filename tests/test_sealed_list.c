@@ -137,6 +137,9 @@ START_TEST(an_entry_is_found)
 		ck_assert_msg((found != NULL) == there, "%d", (int)i);
 		ck_assert(found == NULL || found->base == i * PER_SEGMENT);
 		ck_assert_ptr_null(sealed_list_find(&list, i * PER_SEGMENT + 1));
+		ck_assert(sealed_list_holds(&list, i * PER_SEGMENT, (i + 1) * PER_SEGMENT, 10000 + i) == there);
+		ck_assert(!sealed_list_holds(&list, i * PER_SEGMENT, (i + 1) * PER_SEGMENT - 1, 10000 + i));
+		ck_assert(!sealed_list_holds(&list, i * PER_SEGMENT, (i + 1) * PER_SEGMENT, 9999 + i));
 		ck_assert_ptr_null(sealed_list_inside(&list, i * PER_SEGMENT));
 		for (int64_t k = 1; k < PER_SEGMENT; k += 98)
 			ck_assert_ptr_eq(sealed_list_inside(&list, i * PER_SEGMENT + k), found);
@@ -179,6 +182,8 @@ START_TEST(the_log_start_is_remembered)
 	expect_read(0, 12);
 	ck_assert_int_eq(list.log_start, 300);
 	ck_assert_int_eq(sealed_list_note_start(dir_fd, 500), 0);
+	/* What could not be removed before is noted once more. */
+	ck_assert_int_eq(sealed_list_note_start(dir_fd, 200), 0);
 	ck_assert_int_eq(read_list(), 0);
 	ck_assert_int_eq(list.log_start, 500);
 	ck_assert_int_eq(sealed_list_write(dir_fd, &list), 0);
@@ -192,11 +197,11 @@ END_TEST
 /* A list that cannot be told of what retention removes would miss it: it goes instead. `_i`: what fails. */
 START_TEST(a_list_that_cannot_be_told_is_removed)
 {
-	const int failing[] = { CALL_PWRITE, CALL_FDATASYNC };
+	const int failing[] = { CALL_PWRITE, CALL_FDATASYNC, CALL_OPEN, CALL_OPEN };
 
 	begin();
 	append(0, 10);
-	logkit_set_fault((struct logkit_fault){ .call = failing[_i], .at = 1, .error = ENOSPC,
+	logkit_set_fault((struct logkit_fault){ .call = failing[_i], .at = _i == 3 ? 2 : 1, .error = ENOSPC,
 	    .aim = LOGKIT_AT_ALL });
 	ck_assert_int_eq(sealed_list_note_start(dir_fd, 300), 0);
 	ck_assert(logkit_fault_hit());
@@ -212,6 +217,20 @@ START_TEST(a_list_that_cannot_be_told_is_removed)
 	ck_assert_int_eq(errno, EROFS);
 	logkit_clear_fault();
 	expect_read(10, 12);
+	end();
+}
+END_TEST
+
+START_TEST(where_no_list_can_be_made_there_is_none_to_remove)
+{
+	begin();
+	logkit_set_fault((struct logkit_fault){ .call = CALL_OPEN, .at = 2, .error = ENOSPC, .aim = LOGKIT_AT_ALL });
+	ck_assert_int_eq(sealed_list_note_start(dir_fd, 300), 0);
+	ck_assert(logkit_fault_hit());
+	ck_assert_int_eq(read_list(), -1);
+	ck_assert_int_eq(errno, ENOENT);
+	ck_assert_int_eq(sealed_list_trim(dir_fd, 0), -1);
+	ck_assert_int_eq(errno, ENOENT);
 	end();
 }
 END_TEST
@@ -382,7 +401,15 @@ START_TEST(a_torn_append_is_overwritten)
 }
 END_TEST
 
-/* `_i`: an append to a list that is there, one that begins it, writing it anew. */
+/* The same six segments again and again: most of the list is stale. */
+static void
+append_often(void)
+{
+	for (int i = 0; i < 20; i++)
+		append(0, 6);
+}
+
+/* `_i`: an append to a list that is there, one that begins it, writing it anew, removing what is stale. */
 static int
 change_list(int how)
 {
@@ -391,6 +418,8 @@ change_list(int how)
 
 	if (how < 2)
 		return try_append(how == 0 ? 3 : 0, 6);
+	if (how == 3)
+		return sealed_list_trim(dir_fd, 6);
 	for (int64_t i = 0; i < 6; i++) {
 		struct sealed_entry entry = entry_at(i);
 
@@ -412,6 +441,8 @@ START_TEST(a_failed_write_leaves_what_was_there)
 			fds = logkit_open_descriptors();
 			if (_i != 1)
 				append(0, 3);
+			if (_i == 3)
+				append_often();
 			logkit_set_fault((struct logkit_fault){ .call = call, .at = at, .error = ENOSPC, .aim = LOGKIT_AT_ALL });
 			done = change_list(_i);
 			hit = logkit_fault_hit();
@@ -445,6 +476,8 @@ START_TEST(a_crash_at_any_call_leaves_what_was_there)
 		begin();
 		if (_i != 1)
 			append(0, 3);
+		if (_i == 3)
+			append_often();
 		child = fork();
 		if (child == 0) {
 			logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = LOGKIT_EXIT, .aim = LOGKIT_AT_ALL });
@@ -476,14 +509,15 @@ main(void)
 	tcase_add_test(tests, an_entry_is_found);
 	tcase_add_test(tests, later_entries_overtake);
 	tcase_add_test(tests, the_log_start_is_remembered);
-	tcase_add_loop_test(tests, a_list_that_cannot_be_told_is_removed, 0, 2);
+	tcase_add_loop_test(tests, a_list_that_cannot_be_told_is_removed, 0, 4);
+	tcase_add_test(tests, where_no_list_can_be_made_there_is_none_to_remove);
 	tcase_add_test(tests, the_log_start_is_forced);
 	tcase_add_test(tests, a_roll_and_retention_write_to_it_at_once);
 	tcase_add_test(tests, every_byte_flipped_or_cut);
 	tcase_add_test(tests, random_bytes_zeros_and_the_future);
 	tcase_add_test(tests, what_cannot_be_is_not_believed);
 	tcase_add_test(tests, a_torn_append_is_overwritten);
-	tcase_add_loop_test(tests, a_failed_write_leaves_what_was_there, 0, 3);
-	tcase_add_loop_test(tests, a_crash_at_any_call_leaves_what_was_there, 0, 3);
+	tcase_add_loop_test(tests, a_failed_write_leaves_what_was_there, 0, 4);
+	tcase_add_loop_test(tests, a_crash_at_any_call_leaves_what_was_there, 0, 4);
 	return unit_run(suite);
 }

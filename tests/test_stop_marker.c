@@ -221,6 +221,36 @@ START_TEST(random_bytes_and_large_files)
 }
 END_TEST
 
+/* Where one of them cannot be removed the others are, and that is forced. `_i`: which; or none can. */
+START_TEST(workers_that_do_not_exist_and_cannot_be_forgotten)
+{
+	char file[LOGKIT_PATH_BYTES], *lines;
+	int left = 0;
+
+	begin();
+	for (int i = WORKERS; i < WORKERS + 3; i++) {
+		snprintf(file, sizeof(file), "%.300s/worker-%d.stopped", kit.data_path, i);
+		logkit_write_file(file, "x", 1);
+	}
+	/* The first one is its own. */
+	logkit_set_fault((struct logkit_fault){ .call = CALL_UNLINK, .at = 2 + _i % 3, .error = EROFS, .sticky = _i == 3,
+	    .aim = LOGKIT_AT_ALL });
+	logkit_trace_caches();
+	logkit_catch_lines();
+	expect_taken(0);
+	lines = logkit_caught_lines();
+	ck_assert_int_eq(strstr(logkit_trace(), "fsync") != NULL, _i < 3);
+	for (int i = WORKERS; i < WORKERS + 3; i++) {
+		snprintf(file, sizeof(file), "%.300s/worker-%d.stopped", kit.data_path, i);
+		left += logkit_file_bytes(file) == 1;
+	}
+	ck_assert_int_eq(left, _i < 3 ? 1 : 3);
+	ck_assert_int_eq(count_lines(lines), left);
+	free(lines);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Changes the int32 at `position` and corrects the sum. */
 static void
 change(int64_t position, uint32_t value)
@@ -258,6 +288,24 @@ START_TEST(from_the_future_or_impossible)
 }
 END_TEST
 
+START_TEST(what_no_log_can_be_is_not_believed)
+{
+	const struct stop_state bad[] = { { .base = -1, .end = 3, .position = 300, .file_bytes = 300 },
+		{ .base = 5, .end = 3, .position = 300, .file_bytes = 300 }, { .end = 3, .position = -1, .file_bytes = 300 },
+		{ .end = 3, .position = 300, .file_bytes = 299 }, { .end = 3, .file_bytes = 300 },
+		{ .position = 300, .file_bytes = 300 } };
+
+	begin();
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct stop_entry entry = { .name = "t-0", .state = bad[i] };
+
+		ck_assert_int_eq(stop_marker_leave(kit.data_fd, 2, &entry, 1), 0);
+		expect_refused();
+	}
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(what_cannot_be_read_or_removed)
 {
 	struct stop_marker marker;
@@ -266,6 +314,9 @@ START_TEST(what_cannot_be_read_or_removed)
 	begin();
 	leave(2, 3);
 	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = 1, .error = EIO, .sticky = true, .aim = LOGKIT_AT_ALL });
+	expect_refused();
+	leave(2, 3);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_FSTAT, .at = 2, .error = EIO, .aim = LOGKIT_AT_ALL });
 	expect_refused();
 	leave(2, 3);
 	logkit_set_fault((struct logkit_fault){ .call = CALL_FSYNC, .at = 1, .error = EIO, .sticky = true, .aim = LOGKIT_AT_ALL });
@@ -320,9 +371,11 @@ main(void)
 	tcase_add_test(tests, what_is_left_is_taken_once);
 	tcase_add_test(tests, it_is_gone_durably_when_it_has_been_taken);
 	tcase_add_test(tests, workers_that_do_not_exist_leave_nothing);
+	tcase_add_loop_test(tests, workers_that_do_not_exist_and_cannot_be_forgotten, 0, 4);
 	tcase_add_test(tests, every_byte_flipped_or_cut);
 	tcase_add_test(tests, random_bytes_and_large_files);
 	tcase_add_test(tests, from_the_future_or_impossible);
+	tcase_add_test(tests, what_no_log_can_be_is_not_believed);
 	tcase_add_test(tests, what_cannot_be_read_or_removed);
 	tcase_add_test(tests, a_failed_write_leaves_none);
 	return unit_run(suite);

@@ -153,7 +153,7 @@ seal_active(struct partition_roll *roll)
 	mapping_close(&roll->ahead);
 	mapping_close(&roll->behind);
 	if (file_bytes < active->bytes) {
-		/* Somebody has cut the file under our hands, or nobody can tell. To extend it would turn what is lost into zeros. */
+		/* Somebody has cut the file, or nobody can tell. To extend it would turn what is lost into zeros. */
 		errno = EIO;
 		return lost(roll);
 	}

@@ -323,7 +323,7 @@ trim(int dir_fd, size_t sealed)
 	int done = 0;
 
 	if (fd == -1)
-		return errno == ENOENT ? 0 : -1;
+		return -1;
 	file_bytes = segment_file_bytes(fd);
 	close(fd);
 	if (!sealed_list_stale((size_t)(file_bytes / ENTRY_BYTES), sealed))
