@@ -1250,6 +1250,85 @@ START_TEST(a_marker_of_an_earlier_life)
 }
 END_TEST
 
+/* Nor does it tell where the last segment ended that has gone since. */
+START_TEST(a_marker_of_an_earlier_life_does_not_tell_of_a_lost_segment)
+{
+	struct stop_state old;
+	char path[LOGKIT_PATH_BYTES], *lines;
+
+	logkit_begin(&kit, formats[_i], 1000);
+	logkit_open(&kit);
+	logkit_append(&kit, 20, 100);
+	leave();
+	old = left;
+	logkit_open(&kit);
+	logkit_append(&kit, 20, 100);
+	leave();
+	logkit_segment_path(&kit, left.base, path);
+	ck_assert_int_eq(unlink(path), 0);
+	/* Its own marker does. */
+	logkit_catch_lines();
+	logkit_remove_index(&kit, left.base);
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 40);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 40, path);
+	ck_assert_int_eq(unlink(path), 0);
+	kit.known.stopped = &old;
+	logkit_open(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_int_eq(partition_log_end(kit.p), left.base);
+	ck_assert_ptr_nonnull(strstr(lines, "is missing, the log's last segment"));
+	free(lines);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* The list says of a released segment that it was sealed: what came behind it is lost, whatever was released. */
+START_TEST(D03_a_released_log_whose_list_knows_of_more)
+{
+	struct sealed_entry sealed = { .end = 10, .last_append_ms = 1 };
+	char *lines;
+	int dir_fd;
+
+	logkit_begin(&kit, RECORD_CRC32C, 100000);
+	logkit_open(&kit);
+	logkit_append(&kit, 10, 100);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	sealed.bytes = partition_size_bytes(kit.p);
+	release();
+	dir_fd = open(kit.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(sealed_list_append(dir_fd, &sealed, 1), 0);
+	close(dir_fd);
+	logkit_catch_lines();
+	logkit_open(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_ptr_nonnull(strstr(lines, "00000000000000000010.log is missing, the log's last segment"));
+	free(lines);
+	ck_assert_int_eq(partition_segments(kit.p), 2);
+	logkit_append(&kit, 2, 100);
+	logkit_expect(&kit, 0, 12, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* `_i`: what there is not enough of. That passes: nothing is decided without the index meanwhile. */
+START_TEST(an_index_that_there_is_no_room_for_closes_the_log)
+{
+	const int errors[] = { ENOMEM, EMFILE, ENFILE };
+	char said[200];
+
+	make_log(RECORD_CRC32C, 20, 0);
+	snprintf(said, sizeof(said), "t-0/00000000000000000000.log: cannot read: %s", strerror(errors[_i]));
+	logkit_set_fault((struct logkit_fault){ .call = CALL_OPEN, .at = 1, .error = errors[_i], .aim = LOGKIT_AT_CACHES });
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), said));
+	logkit_clear_fault();
+	open_silently();
+	logkit_expect(&kit, 0, 20, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* An index that the disk does not give now is not a wrong one: what it alone can tell is not decided without it. */
 START_TEST(an_index_that_cannot_be_read_is_not_passed_over)
 {
@@ -1426,6 +1505,21 @@ START_TEST(an_index_that_goes_while_the_log_is_open)
 }
 END_TEST
 
+/* The same ahead of a stop. */
+START_TEST(an_index_that_has_gone_is_stored_anew_by_a_stop)
+{
+	make_log(RECORD_CRC32C, 3, 0);
+	logkit_open(&kit);
+	logkit_remove_index(&kit, 0);
+	logkit_append(&kit, 3, 100);
+	leave();
+	ck_assert_int_eq(stored_end(0), 6);
+	open_silently();
+	logkit_expect(&kit, 0, 6, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Any one call on a cache fails, or leaves half of what it should have written. */
 START_TEST(any_call_on_a_cache_may_fail)
 {
@@ -1520,6 +1614,7 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, bug_B2_an_index_that_cannot_be_removed_stops_no_retention);
 	tcase_add_test(tests, bug_B2_a_list_that_cannot_be_told_stops_no_retention);
 	tcase_add_test(tests, an_index_that_goes_while_the_log_is_open);
+	tcase_add_test(tests, an_index_that_has_gone_is_stored_anew_by_a_stop);
 	tcase_add_loop_test(tests, every_sealed_segment_is_listed, 0, FORMATS);
 	tcase_add_loop_test(tests, bug_A6_a_list_that_is_missing_or_damaged_is_made_anew, 0, FORMATS);
 	tcase_add_test(tests, the_list_knows_when_a_segment_was_written);
@@ -1537,6 +1632,9 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, D03_a_log_with_leavings_is_not_released);
 	tcase_add_test(tests, D03_a_load_that_stores_nothing);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);
+	tcase_add_loop_test(tests, a_marker_of_an_earlier_life_does_not_tell_of_a_lost_segment, 0, FORMATS);
+	tcase_add_test(tests, D03_a_released_log_whose_list_knows_of_more);
+	tcase_add_loop_test(tests, an_index_that_there_is_no_room_for_closes_the_log, 0, 3);
 	tcase_add_loop_test(tests, an_index_that_cannot_be_read_is_not_passed_over, 0, FORMATS);
 	tcase_add_test(tests, a_segment_has_a_million_marks_at_most);
 	tcase_add_loop_test(tests, a_log_works_without_caches, 0, 4 * FORMATS);

@@ -526,12 +526,35 @@ START_TEST(an_active_segment_that_cannot_be_opened_or_read)
 }
 END_TEST
 
+/* `_i`: it is missing, or emptied. Its records had been published: that they are gone is not passed over. */
+START_TEST(an_active_segment_that_lacks_what_was_published)
+{
+	int64_t sizes[ACTIVE];
+
+	make_log(RECORD_CRC32C, 0);
+	if (_i == 0)
+		active_missing();
+	else
+		cut_segment(ACTIVE, 0);
+	sizes_of(sizes);
+	kit.known.published_end = ACTIVE + 1;
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "the log on disk ends at offset 36, but 37 had been published"));
+	expect_same_sizes(&rows[0], sizes);
+	ck_assert_int_eq(logkit_count_files(&kit, ".log"), 4 + _i);
+	kit.known.published_end = ACTIVE;
+	logkit_open(&kit);
+	logkit_expect(&kit, 0, ACTIVE, SIZE);
+	logkit_end(&kit);
+}
+END_TEST
+
 static void
 add_tests(TCase *tests)
 {
 	tcase_add_loop_test(tests, bug_A6_every_damage_has_its_answer, 0, ROWS * FORMATS);
 	tcase_add_loop_test(tests, a_sealed_segment_that_cannot_be_opened_or_read, 0, 3);
 	tcase_add_test(tests, an_active_segment_that_cannot_be_opened_or_read);
+	tcase_add_loop_test(tests, an_active_segment_that_lacks_what_was_published, 0, 2);
 }
 
 int

@@ -384,6 +384,95 @@ START_TEST(what_nobody_was_told_of_is_not_read_in_sealed_segments)
 }
 END_TEST
 
+/* `_i`: format; a force has failed, or one was under way. What is known to be forced can be read, whatever fails. */
+START_TEST(any_call_of_an_opening_from_the_disk_fails)
+{
+	bool hit = true;
+
+	for (int at = 1; hit; at++) {
+		logkit_begin(&kit, formats[_i % FORMATS], 1 << 16);
+		logkit_open(&kit);
+		logkit_append(&kit, 10, RECORD_BYTES);
+		logkit_close(&kit);
+		logkit_remove_index(&kit, 0);
+		know(8, _i / FORMATS == 0);
+		kit.known.shown_end = 8;
+		logkit_set_fault((struct logkit_fault){ .call = LOGKIT_ANY, .at = at, .error = EIO });
+		partition_open(kit.data_fd, "t-0", &kit.settings, &kit.known, &kit.opened);
+		hit = logkit_fault_hit();
+		logkit_clear_fault();
+		kit.p = kit.opened.partition;
+		ck_assert(hit || (kit.p != NULL && !partition_failed(kit.p)));
+		if (kit.p != NULL && partition_failed(kit.p)) {
+			ck_assert(kit.opened.failed);
+			ck_assert_int_eq(partition_durable_end(kit.p), 8);
+			logkit_expect(&kit, 0, 8, RECORD_BYTES);
+		}
+		logkit_reopen(&kit);
+		ck_assert(!partition_failed(kit.p));
+		ck_assert_int_eq(partition_log_end(kit.p), 10);
+		logkit_expect(&kit, 0, 10, RECORD_BYTES);
+		logkit_end(&kit);
+	}
+}
+END_TEST
+
+/* More than is written at once: three pieces, beside what tries the disk and what wipes the last block. */
+START_TEST(much_that_no_force_has_confirmed_is_written_again)
+{
+	uint8_t *content;
+	int fd;
+
+	content = begin_direct(100, &fd);
+	if (content == NULL)
+		return;
+	close(fd);
+	free(content);
+	logkit_write_file(path, "", 0);
+	logkit_open(&kit);
+	logkit_append(&kit, 25, 100000);
+	logkit_close(&kit);
+	know(0, true);
+	logkit_set_fault((struct logkit_fault){ 0 });
+	logkit_open(&kit);
+	ck_assert_int_eq(logkit_calls(CALL_PWRITE), 5);
+	ck_assert_int_eq(partition_log_end(kit.p), 25);
+	logkit_expect(&kit, 0, 25, 100000);
+	logkit_end(&kit);
+}
+END_TEST
+
+static int (*below_open)(int dir_fd, const char *name, int flags, mode_t mode);
+
+/* The first file that is made is the one that tries the disk: then somebody cuts the log to seven records. */
+static int
+cutting_open(int dir_fd, const char *name, int flags, mode_t mode)
+{
+	if ((flags & O_CREAT) != 0)
+		logkit_truncate(path, 7 * (8 + RECORD_BYTES));
+	return below_open(dir_fd, name, flags, mode);
+}
+
+START_TEST(a_log_that_is_cut_while_it_is_renewed)
+{
+	if (!begin_sick(RECORD_CRC32C, 1 << 16, false))
+		return;
+	logkit_append(&kit, 10, RECORD_BYTES);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	logkit_close(&kit);
+	logkit_remove_index(&kit, 0);
+	know(5, true);
+	below_open = syscalls.open;
+	syscalls.open = cutting_open;
+	ck_assert_ptr_nonnull(strstr(refused_but_readable(5, RECORD_BYTES), "cannot write once more"));
+	syscalls.open = below_open;
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 7);
+	logkit_expect(&kit, 0, 7, RECORD_BYTES);
+	end_sick();
+}
+END_TEST
+
 START_TEST(the_directory_gets_something_to_force)
 {
 	if (!begin_sick(RECORD_CRC32C, 1 << 16, false))
@@ -641,6 +730,9 @@ main(void)
 	tcase_add_loop_test(tests, less_than_was_forced_stays_closed_and_untouched, 0, 2 * FORMATS);
 	tcase_add_loop_test(tests, a_disk_that_takes_nothing_new_is_not_used, 0, 4);
 	tcase_add_loop_test(tests, what_nobody_was_told_of_is_not_read_in_sealed_segments, 0, 10);
+	tcase_add_loop_test(tests, any_call_of_an_opening_from_the_disk_fails, 0, 2 * FORMATS);
+	tcase_add_test(tests, much_that_no_force_has_confirmed_is_written_again);
+	tcase_add_test(tests, a_log_that_is_cut_while_it_is_renewed);
 	tcase_add_test(tests, the_directory_gets_something_to_force);
 	tcase_add_test(tests, a_cut_that_failed_leaves_nothing_behind_the_end);
 	tcase_add_test(tests, without_direct_reads_a_failed_log_is_only_read);

@@ -17,9 +17,11 @@
 #include "common/crc32c.h"
 #include "tests/logkit.h"
 #include "tests/unit.h"
+#include "worker/cut.h"
 #include "worker/listing.h"
 #include "worker/scan.h"
 #include "worker/segment.h"
+#include "worker/syscalls.h"
 
 static const enum record_format formats[] = { RECORD_PLAIN, RECORD_CRC32C };
 enum { FORMATS = 2 };
@@ -169,6 +171,67 @@ START_TEST(a_copy_that_root_makes_is_the_owners)
 	ck_assert_int_eq(stat(copy, &st), 0);
 	ck_assert_uint_eq(st.st_uid, 4711);
 	ck_assert_uint_eq(st.st_gid, 4712);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Who is not allowed to give a copy away makes it all the same. */
+START_TEST(a_copy_that_cannot_be_given_away)
+{
+	char name[SEGMENT_NAME_BYTES];
+	int dir_fd, fd;
+
+	if (geteuid() != 0)
+		return;
+	make_log(RECORD_CRC32C, 6, 64);
+	dir_fd = open(kit.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	ck_assert(dir_fd != -1 && fd != -1 && fchmod(dir_fd, 0777) == 0);
+	ck_assert_int_eq(seteuid(4711), 0);
+	ck_assert_int_eq(cut_copy_aside(dir_fd, fd, 0, 72, 6 * 72, name), 0);
+	ck_assert_int_eq(seteuid(0), 0);
+	ck_assert_str_eq(name, "00000000000000000000.cut");
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut"), 1);
+	close(fd);
+	close(dir_fd);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Of more than is copied at once. */
+START_TEST(a_copy_is_made_once_and_whole)
+{
+	char name[SEGMENT_NAME_BYTES], other[LOGKIT_PATH_BYTES];
+	int64_t end = 3 * 100008;
+	int dir_fd, fd;
+
+	make_log(RECORD_CRC32C, 3, 100000);
+	dir_fd = open(kit.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(cut_copy_aside(dir_fd, fd, 0, 0, end, name), 0);
+		ck_assert_str_eq(name, "00000000000000000000.cut");
+	}
+	/* One that cannot be compared is another one. */
+	for (int at = 1; at <= 6; at++) {
+		logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = at, .error = EIO });
+		ck_assert_int_eq(cut_copy_aside(dir_fd, fd, 0, 0, end, name), 0);
+		ck_assert(logkit_fault_hit());
+		ck_assert_str_eq(name, "00000000000000000000.cut.2");
+		ck_assert_int_eq(unlinkat(dir_fd, name, 0), 0);
+	}
+	/* So are one of the same length, and what can be no copy. */
+	logkit_file_path(&kit, "00000000000000000000.cut", other);
+	logkit_flip(other, end - 1);
+	ck_assert_int_eq(symlinkat("00000000000000000000.log", dir_fd, "00000000000000000000.cut.2"), 0);
+	ck_assert_int_eq(cut_copy_aside(dir_fd, fd, 0, 0, end, name), 0);
+	ck_assert_str_eq(name, "00000000000000000000.cut.3");
+	/* The file has been cut meanwhile: half of a copy is none. */
+	ck_assert_int_eq(cut_copy_aside(dir_fd, fd, 0, 0, end + 1, name), -1);
+	ck_assert_int_eq(errno, EIO);
+	ck_assert_int_eq(logkit_count_files(&kit, ".cut.4") + logkit_count_files(&kit, ".tmp"), 0);
+	close(fd);
+	close(dir_fd);
 	logkit_end(&kit);
 }
 END_TEST
@@ -775,6 +838,40 @@ START_TEST(a_lone_empty_segment_is_a_log_that_ends_there)
 }
 END_TEST
 
+/* Another process writes the record to the empty segment at the last moment before it is opened. */
+static uint8_t *late_record;
+static int late_opens;		/* before it does */
+static int (*below_open)(int dir_fd, const char *name, int flags, mode_t mode);
+
+static int
+late_open(int dir_fd, const char *name, int flags, mode_t mode)
+{
+	if (strcmp(name, "00000000000000000010.log") == 0 && late_opens-- == 0)
+		logkit_change(path, 0, late_record, 72);
+	return below_open(dir_fd, name, flags, mode);
+}
+
+START_TEST(an_empty_segment_that_is_written_meanwhile_is_refused)
+{
+	size_t bytes;
+
+	make_log(RECORD_CRC32C, 10, 64);
+	late_record = logkit_read_file(path, &bytes);
+	put_empty(10);
+	logkit_segment_path(&kit, 10, path);
+	/* In mapped mode it is a file of zeros, which are read first. */
+	late_opens = kit.settings.mapped ? 1 : 0;
+	below_open = syscalls.open;
+	syscalls.open = late_open;
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "0010.log: changed while it was being opened"));
+	syscalls.open = below_open;
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 11);
+	free(late_record);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(of_several_empty_segments_the_watermark_chooses)
 {
 	make_log(RECORD_CRC32C, 0, 0);
@@ -973,6 +1070,8 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, A11_only_record_torn_but_for_its_last_bytes);
 	tcase_add_test(tests, A11_nothing_comes_back_from_the_dead);
 	tcase_add_test(tests, a_copy_that_root_makes_is_the_owners);
+	tcase_add_test(tests, a_copy_that_cannot_be_given_away);
+	tcase_add_test(tests, a_copy_is_made_once_and_whole);
 	tcase_add_loop_test(tests, bug_A2_every_length_of_the_last_segment, 0, FORMATS);
 	tcase_add_loop_test(tests, bug_A5_impossible_lengths, 0, FORMATS);
 	tcase_add_test(tests, bug_A21_second_page_of_the_last_record_zeroed);
@@ -995,6 +1094,7 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, our_own_leftovers);
 	tcase_add_loop_test(tests, an_empty_segment_at_the_end_is_the_active_one, 0, FORMATS);
 	tcase_add_test(tests, a_lone_empty_segment_is_a_log_that_ends_there);
+	tcase_add_test(tests, an_empty_segment_that_is_written_meanwhile_is_refused);
 	tcase_add_test(tests, of_several_empty_segments_the_watermark_chooses);
 	tcase_add_loop_test(tests, bug_A13_damage_in_the_segment_before_an_empty_active_one, 0, 2);
 	tcase_add_loop_test(tests, a_torn_segment_with_an_empty_one_too_far_behind_is_cut, 0, FORMATS);

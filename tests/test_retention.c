@@ -447,7 +447,10 @@ START_TEST(bug_C3_one_that_is_sent_is_closed_by_the_job_after_others_were_read)
 }
 END_TEST
 
-/* A log that has failed gives way to another one, whose jobs close what is still being sent of the first. */
+/*
+ * A log that has failed gives way to another one, whose jobs close what is still being sent of the first; `_i`: also of segments
+ * that had left it before.
+ */
 START_TEST(bug_C3_what_is_sent_of_a_log_that_was_replaced_is_closed_by_the_job)
 {
 	struct partition_opened again;
@@ -463,6 +466,8 @@ START_TEST(bug_C3_what_is_sent_of_a_log_that_was_replaced_is_closed_by_the_job)
 		ck_assert_int_eq(logkit_find(&kit, 20 * i + 1, &place), PARTITION_FOUND);
 		partition_slice(&place, 100, &slices[i]);
 	}
+	if (_i == 1)
+		ck_assert_int_eq(retire_at(clock_now_ns()), 2);
 	partition_open(kit.data_fd, "t-0", &kit.settings, &kit.known, &again);
 	ck_assert_ptr_nonnull(again.partition);
 	partition_take_lingering(again.partition, kit.p);
@@ -637,10 +642,12 @@ START_TEST(a_failed_partition_keeps_its_files)
 	bool force_failed;
 
 	begin(4, 5);
+	kit.settings.segment_age_ms = 60000;
 	reopen_keeping(1, 0);
 	logkit_expect(&kit, 0, 10, PAYLOAD);
 	ck_assert_int_eq(retire_at(clock_now_ns()), 3);
 	logkit_append(&kit, 1, PAYLOAD);
+	ck_assert(partition_roll_due_ns(kit.p) < INT64_MAX);
 	logkit_set_fault((struct logkit_fault){ .call = CALL_FDATASYNC, .at = 1, .error = EIO });
 	ck_assert_int_eq(logkit_barrier(&kit), -1);
 	logkit_clear_fault();
@@ -965,7 +972,7 @@ main(void)
 	tcase_add_test(tests, A12_a_reader_gets_every_byte_of_an_unlinked_segment);
 	tcase_add_test(tests, bug_C3_open_segments_are_closed_by_the_job);
 	tcase_add_test(tests, bug_C3_one_that_is_sent_is_closed_by_the_job_after_others_were_read);
-	tcase_add_test(tests, bug_C3_what_is_sent_of_a_log_that_was_replaced_is_closed_by_the_job);
+	tcase_add_loop_test(tests, bug_C3_what_is_sent_of_a_log_that_was_replaced_is_closed_by_the_job, 0, 2);
 	tcase_add_test(tests, closing_a_log_whose_old_segments_are_read);
 	tcase_add_test(tests, a_load_of_a_segment_that_goes_meanwhile);
 	tcase_add_test(tests, an_index_that_is_stored_behind_a_removal);

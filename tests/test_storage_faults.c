@@ -1,6 +1,6 @@
 /*
- * Every system call of the storage fails once, or ends the process: opening and recovery here, and the life of a log
- * cut off at each call. (Failures of single appends, barriers and rolls are in test_partition and test_roll.)
+ * Every system call of the storage fails once, or ends the process, and every allocation fails: opening and recovery here,
+ * and the life of a log cut off at each call. (Failures of single appends, barriers and rolls are in test_partition and test_roll.)
  */
 #include <check.h>
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/allocations.h"
 #include "tests/logkit.h"
 #include "tests/unit.h"
 
@@ -43,10 +44,15 @@ nothing_there(void)
 	return 0;
 }
 
+/* With zeros behind the end, as a mapping leaves them. */
 static int64_t
 all_is_well(void)
 {
+	char path[LOGKIT_PATH_BYTES];
+
 	segments_of(30);
+	logkit_segment_path(&kit, 27, path);
+	logkit_truncate(path, 1000);
 	return 30;
 }
 
@@ -65,10 +71,15 @@ tear(int64_t records)
 	return 27 + records;
 }
 
+/* And an empty segment that stands too far behind to be of this log. */
 static int64_t
 torn_record(void)
 {
+	char path[LOGKIT_PATH_BYTES];
+
 	segments_of(30);
+	logkit_segment_path(&kit, 5000, path);
+	logkit_write_file(path, "", 0);
 	return tear(2);
 }
 
@@ -100,6 +111,8 @@ empty_active(void)
 	segments_of(27);
 	logkit_segment_path(&kit, 27, path);
 	logkit_write_file(path, "", 0);
+	if (kit.settings.mapped)
+		logkit_truncate(path, 1000);
 	return 27;
 }
 
@@ -210,6 +223,35 @@ START_TEST(opening_with_any_call_failing)
 			if (!hit)
 				break;
 		}
+}
+END_TEST
+
+START_TEST(opening_with_any_allocation_failing)
+{
+	bool hit = true;
+
+	if (!allocations_are_counted()) {
+		printf("opening_with_any_allocation_failing: skipped, a sanitizer allocates here\n");
+		return;
+	}
+	for (unsigned long n = (unsigned long)first_call(_i); hit; n += (unsigned long)every) {
+		int64_t end = begin_case(_i);
+		int fds = logkit_open_descriptors();
+
+		allocations_fail_at(n);
+		allocations_watch(true);
+		partition_open(kit.data_fd, "t-0", &kit.settings, &kit.known, &kit.opened);
+		allocations_watch(false);
+		hit = allocations_count() >= n;
+		allocations_fail_at(0);
+		kit.p = kit.opened.partition;
+		ck_assert(kit.p != NULL || (hit && kit.opened.why[0] != '\0'));
+		logkit_reopen(&kit);
+		expect_recovered(end);
+		logkit_close(&kit);
+		ck_assert_int_eq(logkit_open_descriptors(), fds);
+		logkit_end(&kit);
+	}
 }
 END_TEST
 
@@ -338,6 +380,7 @@ static void
 add_tests(TCase *tests)
 {
 	tcase_add_loop_test(tests, opening_with_any_call_failing, 0, CASES);
+	tcase_add_loop_test(tests, opening_with_any_allocation_failing, 0, CASES);
 	tcase_add_loop_test(tests, opening_with_all_calls_failing_from_one_on, 0, CASES);
 	tcase_add_loop_test(tests, a_crash_at_any_call, 0, CASES);
 }

@@ -88,7 +88,8 @@ refuse_errno(struct recovery *r, int64_t base, const char *what)
 static int
 refuse_disk(struct recovery *r, int64_t base, const char *what)
 {
-	r->failed = r->failed || r->known->from_disk;
+	if (r->known->from_disk)
+		r->failed = true;
 	return refuse_errno(r, base, what);
 }
 
@@ -598,7 +599,8 @@ is_interrupted(const struct recovery *r, const struct tail *tail, int64_t conten
 	bool summed = r->settings->record_format == RECORD_CRC32C, holds = false;
 	bool process_died = r->known->published_end >= 0 && !r->known->from_disk;
 
-	*is = verdict == RECORD_END && process_died && !tail->doubtful;
+	/* That is not what a log looks like that is too short to tell: there a length has been written. */
+	*is = verdict == RECORD_END && process_died;
 	if (*is || tail->doubtful || (verdict != RECORD_INCOMPLETE && !(verdict == RECORD_END && summed)))
 		return 0;
 	/* A damaged length can hide good records. Only their sums can tell, so in plain they are not found. */

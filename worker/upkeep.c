@@ -66,10 +66,8 @@ page_end(const struct partition *p, int64_t position)
 
 /* Before anything waits for it, the next stretch is begun when half of one is left; the first one when something waits. */
 static bool
-room_is_due(const struct partition *p, int64_t stretch, int64_t room_bytes)
+room_is_due(const struct partition *p, int64_t stretch)
 {
-	if (room_bytes > 0)
-		return partition_room(p) < room_bytes && partition_room(p) < partition_segment_room(p);
 	return p->ahead.bytes != NULL && p->ahead.end < p->settings.segment_bytes && partition_room(p) < stretch / 2;
 }
 
@@ -79,7 +77,7 @@ plan_room(struct partition *p, int64_t room_bytes, struct partition_upkeep *upke
 	int64_t stretch = stretch_bytes(p->active->bytes);
 	int64_t end = p->active->bytes + room_bytes;
 
-	if (!p->settings.mapped || !room_is_due(p, stretch, room_bytes))
+	if (!p->settings.mapped || (room_bytes == 0 && !room_is_due(p, stretch)))
 		return;
 	p->room_void = false;
 	upkeep->make_room = true;
