@@ -698,6 +698,19 @@ tell_first_gone(struct examiner *x, const struct sealed_list *list)
 			tell_gone(x, list->entries[i].base, list->entries[i].end - list->entries[i].base);
 }
 
+/* An empty one is only the next one where the last one ends. */
+static bool
+has_come_behind(const struct examiner *x, const struct look *last)
+{
+	for (size_t i = 0; i < x->listing.count; i++) {
+		const struct listing_segment *segment = &x->listing.segments[i];
+
+		if (segment->base > last->base && (segment->bytes > 0 || segment->base == last->end))
+			return true;
+	}
+	return false;
+}
+
 /* A broker that is at work gives the next segment its name before the list knows of this one. */
 static int
 tell_last_gone(struct examiner *x, const struct sealed_list *list)
@@ -709,7 +722,7 @@ tell_last_gone(struct examiner *x, const struct sealed_list *list)
 		return 0;
 	if (read_directory(x, false) == -1)
 		return -1;
-	if (x->listing.count > 0 && x->listing.segments[x->listing.count - 1].base <= last->base)
+	if (x->listing.count > 0 && !has_come_behind(x, last))
 		tell_gone(x, last->end, end > last->end ? end - last->end : -1);
 	return 0;
 }

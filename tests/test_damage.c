@@ -160,6 +160,7 @@ static void first_emptied(void) { cut_segment(0, 0); }
 static void middle_missing(void) { remove_segment(9); }
 static void last_sealed_missing(void) { remove_segment(27); }
 static void active_missing(void) { remove_segment(ACTIVE); }
+static void active_missing_and_an_empty_one(void) { remove_segment(ACTIVE); put_garbage(45, 0); }
 static void sealed_cut(void) { cut_segment(18, 3 * record_bytes() + 50); }
 static void sealed_cut_between_records(void) { cut_segment(18, 3 * record_bytes()); }
 static void sealed_emptied(void) { cut_segment(18, 0); }
@@ -261,6 +262,9 @@ static const struct row rows[] = {
 	    .says = { LACKS " 3 of 3" }, .tells = S18 ".log: damaged" },
 	{ "active missing", active_missing, .end = END, .broken = { ACTIVE, END }, .says = { S36 ".log is missing, the log's "
 	    "last segment: records from offset 36 on are lost, and the log goes on at offset 40",
+	    S27 ".log: it ends at offset 36, but the next segment begins at 40" }, .tells = S27 ".log: damaged" },
+	{ "active missing and an empty one", active_missing_and_an_empty_one, .end = END, .broken = { ACTIVE, END },
+	    .says = { S36 ".log is missing", NOT_OURS("00000000000000000045"),
 	    S27 ".log: it ends at offset 36, but the next segment begins at 40" }, .tells = S27 ".log: damaged" },
 	{ "active missing, no list", active_missing, NO_LIST, .end = END, .broken = { ACTIVE, END },
 	    .says = { S36 ".log is missing", LACKS " 4 of 4", S27 ".log: it ends at offset 36, but the next segment begins at 40" },
