@@ -252,10 +252,9 @@ give_room(struct recording *recording, int64_t bytes)
 
 /* In the place of what was refused, and cut off, comes less each time, and nothing forces it. */
 static void
-refuse_and_write_less(struct producers *producers, int64_t room_bytes)
+refuse_and_write_less(struct producers *producers)
 {
-	for (int i = 1; i <= 8; i++) {
-		give_room(producers->recording, room_bytes + i * 4 * KIB);
+	for (int i = 0; i < 16; i++) {
 		produce(producers, 0, WIRE_WRITTEN, 1);
 		await_answers(producers);
 		produce(producers, 1, WIRE_WRITTEN, BATCH_MAX);
@@ -275,7 +274,7 @@ run_full(struct recording *recording)
 	for (int round = 0; round < 3; round++) {
 		int refused;
 
-		give_room(recording, (20 + round * 52) * KIB);
+		give_room(recording, (round + 1) * 20 * KIB);
 		/* Less than what was refused last: nothing of that may follow. */
 		produce(&producers, 0, WIRE_WRITTEN, 1);
 		await_answers(&producers);
@@ -293,7 +292,8 @@ run_full(struct recording *recording)
 		}
 		await_answers(&producers);
 		ck_assert_int_gt(producers.refused, refused);
-		refuse_and_write_less(&producers, (20 + round * 52) * KIB);
+		give_room(recording, (round + 1) * 20 * KIB + 4 * KIB);
+		refuse_and_write_less(&producers);
 	}
 	unlink(recording->room_path);
 	produce(&producers, 0, WIRE_FORCED, 3);
