@@ -30,7 +30,7 @@ enum { MODIFIED_S = 1000000000 };	/* every file, so that a marker can be right a
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int root_fd = -1, log_fd;
-static char root[] = "/dev/shm/fuzz-directory-XXXXXX";
+static char root[256];
 
 static void
 require(bool holds)
@@ -67,6 +67,9 @@ remove_root(void)
 static void
 prepare(void)
 {
+	const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : getenv("TMPDIR");
+
+	snprintf(root, sizeof(root), "%.200s/fuzz-directory-XXXXXX", tmp == NULL ? "/tmp" : tmp);
 	require(mkdtemp(root) != NULL);
 	root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	require(root_fd >= 0 && mkdirat(root_fd, "t-0", PARTITION_FD_MODE) == 0);

@@ -14,7 +14,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int root_fd = -1;
-static char root[] = "/dev/shm/fuzz-recovery-XXXXXX";
+static char root[256];
 
 static void
 require(bool holds)
@@ -33,6 +33,9 @@ remove_root(void)
 static void
 prepare(void)
 {
+	const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : getenv("TMPDIR");
+
+	snprintf(root, sizeof(root), "%.200s/fuzz-recovery-XXXXXX", tmp == NULL ? "/tmp" : tmp);
 	require(mkdtemp(root) != NULL);
 	root_fd = open(root, O_RDONLY | O_DIRECTORY);
 	require(root_fd >= 0);

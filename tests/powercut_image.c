@@ -111,14 +111,16 @@ remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 	(void)st;
 	(void)type;
 	(void)ftw;
-	return remove(path);
+	if (remove(path) == -1)
+		ck_abort_msg("%s: cannot be removed: %s", path, strerror(errno));
+	return 0;
 }
 
 void
 image_remove(const char *root)
 {
-	if (access(root, F_OK) == 0)
-		ck_assert_int_eq(nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+	if (access(root, F_OK) == 0 && nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS) == -1)
+		ck_abort_msg("%s: cannot be removed: %s", root, strerror(errno));
 }
 
 void
