@@ -131,10 +131,9 @@ read_through_bounce(int fd, void *to, size_t bytes, int64_t position)
 ssize_t
 direct_read(int fd, void *to, size_t bytes, int64_t position)
 {
-	int flags = fcntl(fd, F_GETFL);
 	ssize_t n;
 
-	if (flags == -1 || (flags & O_DIRECT) == 0)
+	if ((fcntl(fd, F_GETFL) & O_DIRECT) == 0)
 		n = segment_read(fd, to, bytes, position);
 	else
 		n = read_through_bounce(fd, to, bytes, position);

@@ -71,7 +71,7 @@ lane_leave_all(struct worker *worker)
 	for (int32_t i = 0; entries != NULL && i < worker->lane_count; i++) {
 		struct lane *lane = &worker->lanes[i];
 
-		if (lane->log == NULL || lane->opened != NULL || partition_leave(lane->log, &entries[count].state) != 0)
+		if (lane->log == NULL || partition_leave(lane->log, &entries[count].state) != 0)
 			continue;
 		entries[count++].name = lane->name;
 	}
@@ -89,7 +89,7 @@ lane_release_all(struct worker *worker, struct message_end *ends)
 	for (int32_t i = 0; i < worker->lane_count; i++) {
 		struct lane *lane = &worker->lanes[i];
 
-		if (lane->log == NULL || lane->opened != NULL || partition_release(lane->log, &state) != 0)
+		if (lane->log == NULL || partition_release(lane->log, &state) != 0)
 			continue;
 		ends[count++] = (struct message_end){ .slot = i, .base = state.base, .end = state.end, .position = state.position,
 			.file_bytes = state.file_bytes, .modified_ns = state.modified_ns };

@@ -47,8 +47,6 @@ mapping_allocate(int fd, int64_t from, int64_t to)
 {
 	int error;
 
-	if (from >= to)
-		return 0;
 	if (fallocate_again(fd, FALLOC_FL_KEEP_SIZE, from, to) == 0 || errno == EOPNOTSUPP || errno == ENOSYS) {
 		if (write_zeros(fd, from, to) == 0)
 			return 0;

@@ -139,7 +139,7 @@ report_future(const char *name, const struct listing *listing)
 static int
 take_listing(struct partition *p, const struct listing *listing, int64_t log_start)
 {
-	size_t sealed_count = listing->count == 0 ? 0 : listing->count - 1;
+	size_t sealed_count = listing->count - 1;
 
 	if (reserve_sealed(p, sealed_count) == -1)
 		return -1;

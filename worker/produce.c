@@ -183,7 +183,7 @@ static void
 answer(struct lane *lane, struct reply *reply, enum codec_error error)
 {
 	reply->queued = false;
-	reply->high_watermark = lane->log == NULL ? 0 : partition_visible_end(lane->log);
+	reply->high_watermark = partition_visible_end(lane->log);
 	conn_answer(lane->worker, reply, error);
 }
 
@@ -578,7 +578,7 @@ append_fitting(struct lane *lane)
 	size_t batches = 0;
 
 	for (struct reply *r = lane->to_write.first; r != NULL; r = r->next) {
-		if (bytes + (int64_t)r->staged_bytes > room || records + r->record_count > INT32_MAX)
+		if (bytes + (int64_t)r->staged_bytes > room)
 			break;
 		bytes += (int64_t)r->staged_bytes;
 		records += r->record_count;

@@ -295,13 +295,13 @@ segment_cut(int fd, int64_t bytes)
 	return file_bytes == bytes ? 0 : segment_truncate(fd, bytes);
 }
 
-/* The length word at `position`, all of it before `end`; or NULL with errno (EBADMSG: the file ends inside). */
+/* The length word at `position`, which only grows, all of it before `end`; or NULL with errno (EBADMSG: the file ends inside). */
 static const uint8_t *
 window_at(struct window *window, int fd, int64_t position, int64_t end)
 {
 	int64_t left = end - position;
 
-	if (position < window->position || position + LENGTH_BYTES > window->position + (int64_t)window->filled) {
+	if (position + LENGTH_BYTES > window->position + (int64_t)window->filled) {
 		size_t wanted = left < (int64_t)window->capacity ? (size_t)left : window->capacity;
 		ssize_t n = window->residency == NULL ? direct_read(fd, window->buffer, wanted, position)
 		    : read_in_memory(window->residency, fd, window->buffer, wanted, position);
