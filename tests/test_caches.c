@@ -1197,7 +1197,7 @@ START_TEST(D03_a_released_log_that_ends_elsewhere_stays_closed)
 }
 END_TEST
 
-/* Nor is one told of that has failed. */
+/* Nor is one told of that has failed, not at a stop either. */
 START_TEST(D03_a_failed_log_is_not_released)
 {
 	logkit_begin(&kit, RECORD_CRC32C, 100000);
@@ -1207,6 +1207,7 @@ START_TEST(D03_a_failed_log_is_not_released)
 	ck_assert_int_eq(logkit_barrier(&kit), -1);
 	ck_assert(partition_failed(kit.p));
 	ck_assert_int_eq(partition_release(kit.p, &left), -1);
+	ck_assert_int_eq(partition_leave(kit.p, &left), -1);
 	logkit_end(&kit);
 }
 END_TEST

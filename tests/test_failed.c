@@ -473,6 +473,33 @@ START_TEST(a_log_that_is_cut_while_it_is_renewed)
 }
 END_TEST
 
+/* The log cannot be opened; nor is it shown, when it cannot be read where what was forced ends. */
+START_TEST(what_was_forced_and_cannot_be_read_is_not_shown)
+{
+	int reads;
+
+	if (!begin_sick(RECORD_CRC32C, 1 << 16, false))
+		return;
+	logkit_append(&kit, 5, RECORD_BYTES);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	logkit_close(&kit);
+	know(4, true);
+	sickdisk_set((struct sickdisk){ .no_new_files = 1000 });
+	logkit_set_fault((struct logkit_fault){ 0 });
+	partition_open(kit.data_fd, "t-0", &kit.settings, &kit.known, &kit.opened);
+	ck_assert_ptr_nonnull(kit.opened.partition);
+	partition_close(kit.opened.partition);
+	reads = logkit_calls(CALL_PREAD);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = reads, .error = EIO });
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), strerror(ENOSPC)));
+	ck_assert(logkit_fault_hit() && kit.opened.failed);
+	sickdisk_set((struct sickdisk){ 0 });
+	logkit_open(&kit);
+	logkit_expect(&kit, 0, 5, RECORD_BYTES);
+	end_sick();
+}
+END_TEST
+
 START_TEST(the_directory_gets_something_to_force)
 {
 	if (!begin_sick(RECORD_CRC32C, 1 << 16, false))
@@ -733,6 +760,7 @@ main(void)
 	tcase_add_loop_test(tests, any_call_of_an_opening_from_the_disk_fails, 0, 2 * FORMATS);
 	tcase_add_test(tests, much_that_no_force_has_confirmed_is_written_again);
 	tcase_add_test(tests, a_log_that_is_cut_while_it_is_renewed);
+	tcase_add_test(tests, what_was_forced_and_cannot_be_read_is_not_shown);
 	tcase_add_test(tests, the_directory_gets_something_to_force);
 	tcase_add_test(tests, a_cut_that_failed_leaves_nothing_behind_the_end);
 	tcase_add_test(tests, without_direct_reads_a_failed_log_is_only_read);

@@ -517,6 +517,29 @@ cutting_store(void *to, const void *from, size_t size)
 	return store_bytes(to, from, size);
 }
 
+/* Two at once: the log fails once, and for the force. */
+START_TEST(a_stretch_that_cannot_be_had_beside_a_failing_barrier)
+{
+	struct partition_barrier barrier;
+	struct partition_upkeep upkeep;
+
+	begin(RECORD_CRC32C, 16 * MIB);
+	logkit_append(&kit, 10, 4 * KIB);
+	partition_barrier_begin(kit.p, &barrier);
+	ck_assert(partition_upkeep_begin(kit.p, 0, 0, &upkeep));
+	logkit_truncate(path, record_bytes(4 * KIB));
+	logkit_set_fault((struct logkit_fault){ .call = CALL_FDATASYNC, .at = 1, .error = ENOSPC });
+	partition_barrier_run(&barrier);
+	partition_upkeep_run(&upkeep);
+	ck_assert_int_eq(partition_barrier_finish(kit.p, &barrier), -1);
+	ck_assert(partition_failed(kit.p));
+	ck_assert_int_eq(partition_upkeep_finish(kit.p, &upkeep), -1);
+	ck_assert_int_eq(errno, EIO);
+	ck_assert_int_eq(partition_durable_end(kit.p), 0);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(a_store_to_nothing_is_an_error)
 {
 	begin(RECORD_CRC32C, MIB);
@@ -530,19 +553,37 @@ START_TEST(a_store_to_nothing_is_an_error)
 }
 END_TEST
 
-/* The guard is for these stores only: any other bus error ends the process. */
-START_TEST(any_other_bus_error_ends_the_process)
+static void
+store_length_to_nothing(struct mapping *mapping)
 {
-	struct mapping mapping;
 	int fd;
 
 	signal(SIGBUS, SIG_DFL);	/* a sanitizer has its own */
 	begin(RECORD_CRC32C, MIB);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	ck_assert_int_eq(mapping_open(&mapping, fd, 0, 4 * KIB), 0);
+	ck_assert_int_eq(mapping_open(mapping, fd, 0, 4 * KIB), 0);
 	logkit_truncate(path, 0);
-	ck_assert_int_eq(store_length(mapping.bytes, (const uint8_t *)"abcd"), -1);
+	ck_assert_int_eq(store_length(mapping->bytes, (const uint8_t *)"abcd"), -1);
 	ck_assert_int_eq(errno, EIO);
+	close(fd);
+}
+
+START_TEST(a_length_stored_to_nothing_is_an_error)
+{
+	struct mapping mapping;
+
+	store_length_to_nothing(&mapping);
+	mapping_close(&mapping);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* The guard is for these stores only: any other bus error ends the process. */
+START_TEST(any_other_bus_error_ends_the_process)
+{
+	struct mapping mapping;
+
+	store_length_to_nothing(&mapping);
 	*(volatile uint8_t *)mapping.bytes = 1;
 	ck_abort_msg("still here");
 }
@@ -900,7 +941,9 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, a_file_cut_behind_the_end_is_mended);
 	tcase_add_test(tests, what_is_allocated_behind_the_end_goes_with_the_seal);
 	tcase_add_loop_test(tests, a_file_cut_before_the_end_takes_no_more, 0, 2);
+	tcase_add_test(tests, a_stretch_that_cannot_be_had_beside_a_failing_barrier);
 	tcase_add_test(tests, a_store_to_nothing_is_an_error);
+	tcase_add_test(tests, a_length_stored_to_nothing_is_an_error);
 	tcase_add_test_raise_signal(tests, any_other_bus_error_ends_the_process, SIGBUS);
 	tcase_add_loop_test(tests, an_append_that_fails_while_the_next_stretch_is_made, 0, FORMATS);
 	tcase_add_loop_test(tests, A11_a_write_through_the_mapping_torn_at_every_byte, 0, 4 * FORMATS);

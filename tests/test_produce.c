@@ -14,6 +14,7 @@
 #include "worker/opening.h"
 #include "worker/produce.h"
 #include "worker/retain.h"
+#include "worker/stop_marker.h"
 
 enum { PAYLOAD_BYTES = 100, RECORD_BYTES = 8 + PAYLOAD_BYTES, SEGMENT_BYTES = 20 * RECORD_BYTES, JOBS_MAX = 16 };
 
@@ -41,10 +42,13 @@ static struct conn conns[6];
 static struct conn producer;
 static struct job *waiting[JOBS_MAX], *ran[JOBS_MAX];
 static size_t waiting_count, ran_count;
-static int64_t produced, refused, outstanding;
+static int64_t produced, refused, outstanding, given_up;
+static enum codec_error last_refusal;
 static int roll_error;	/* errno: the next roll cannot begin */
+static bool no_memory;	/* for the next that is allocated */
+static bool no_reply;
 
-enum { CONNS = sizeof(conns) / sizeof(conns[0]) };
+enum { CONNS = sizeof(conns) / sizeof(conns[0]), MIB = 1024 * 1024 };
 
 struct output *
 conn_output(struct conn *conn)
@@ -104,8 +108,8 @@ conn_schedule(struct conn *conn)
 void
 conn_abort(struct conn *conn)
 {
-	(void)conn;
-	ck_abort_msg("no connection is to be given up here");
+	ck_assert_msg(conn == &producer && no_reply, "no connection is to be given up here");
+	given_up++;
 }
 
 void
@@ -125,9 +129,10 @@ conn_count(struct worker *of, enum board_api api, enum codec_error error)
 struct reply *
 conn_add_reply(struct conn *conn, const struct codec_request *request, enum board_api api)
 {
-	struct reply *reply = calloc(1, sizeof(*reply));
+	struct reply *reply = no_reply ? NULL : calloc(1, sizeof(*reply));
 
-	ck_assert_ptr_nonnull(reply);
+	if (reply == NULL)
+		return NULL;
 	*reply = (struct reply){ .conn = conn, .ack = request->ack, .api = api, .record_count = request->record_count };
 	outstanding++;
 	return reply;
@@ -138,10 +143,12 @@ conn_answer(struct worker *of, struct reply *reply, enum codec_error error)
 {
 	(void)of;
 	outstanding--;
-	if (error == CODEC_NONE)
+	if (error == CODEC_NONE) {
 		produced += reply->record_count;
-	else
+	} else {
 		refused++;
+		last_refusal = error;
+	}
 	free(reply);
 }
 
@@ -193,6 +200,42 @@ __wrap_partition_roll_begin(struct partition *p, const uint8_t *records, size_t 
 	return NULL;
 }
 
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+
+static bool
+is_memory(void)
+{
+	bool is = !no_memory;
+
+	no_memory = false;
+	if (!is)
+		errno = ENOMEM;
+	return is;
+}
+
+void *
+__wrap_malloc(size_t bytes)
+{
+	return is_memory() ? __real_malloc(bytes) : NULL;
+}
+
+void *
+__wrap_calloc(size_t count, size_t bytes)
+{
+	return is_memory() ? __real_calloc(count, bytes) : NULL;
+}
+
+void *
+__wrap_realloc(void *old, size_t bytes)
+{
+	return is_memory() ? __real_realloc(old, bytes) : NULL;
+}
+
 /* ---- The set-up ---- */
 
 static void
@@ -219,8 +262,9 @@ begin(void)
 	memset(&slot, 0, sizeof(slot));
 	memset(conns, 0, sizeof(conns));
 	waiting_count = ran_count = 0;
-	produced = refused = outstanding = 0;
+	produced = refused = outstanding = given_up = 0;
 	roll_error = 0;
+	no_memory = no_reply = false;
 	logkit_begin(&kit, RECORD_CRC32C, SEGMENT_BYTES);
 	logkit_catch_lines();
 }
@@ -244,19 +288,29 @@ end(void)
 
 /* ---- What happens ---- */
 
+/* Records of that payload. False: the producer is to wait. */
+static bool
+offer(int count, int32_t size, enum codec_ack ack)
+{
+	static uint8_t records[8 * MIB];
+	size_t bytes = (size_t)count * (4 + (size_t)size);
+	struct codec_request request = { .api_key = CODEC_PRODUCE, .ack = (int8_t)ack, .record_count = count,
+		.largest_payload = size, .records = records, .records_bytes = bytes };
+
+	/* Where all is well nothing of Check's is called: it allocates. */
+	if (bytes > sizeof(records))
+		ck_abort();
+	for (uint8_t *p = records; p < records + bytes; p += 4 + size) {
+		bytes_put_u32(p, (uint32_t)size);
+		memset(p + 4, 'x', (size_t)size);
+	}
+	return produce_execute(&producer, &lane, &request);
+}
+
 static void
 produce(int count, enum codec_ack ack)
 {
-	static uint8_t records[64 * (4 + PAYLOAD_BYTES)];
-	struct codec_request request = { .api_key = CODEC_PRODUCE, .ack = (int8_t)ack, .record_count = count,
-		.largest_payload = PAYLOAD_BYTES, .records = records, .records_bytes = (size_t)count * (4 + PAYLOAD_BYTES) };
-
-	ck_assert_int_le(count, 64);
-	for (int i = 0; i < count; i++) {
-		bytes_put_u32(records + i * (4 + PAYLOAD_BYTES), PAYLOAD_BYTES);
-		memset(records + i * (4 + PAYLOAD_BYTES) + 4, 'x', PAYLOAD_BYTES);
-	}
-	ck_assert(produce_execute(&producer, &lane, &request));
+	ck_assert(offer(count, PAYLOAD_BYTES, ack));
 }
 
 static void
@@ -602,13 +656,14 @@ START_TEST(a_roll_that_cannot_begin_says_why)
 }
 END_TEST
 
-/* The batch that it could not carry is refused, and no other. */
+/* The batch that it could not carry is refused, and no other. `_i`: no memory for the roll, or for its copy of the batch. */
 START_TEST(a_large_batch_that_cannot_be_carried_takes_none_with_it)
 {
 	fill_segment();
-	roll_error = ENOMEM;
 	produce(SEGMENT_BYTES / RECORD_BYTES + 1, CODEC_ACK_WRITTEN);
 	produce(1, CODEC_ACK_WRITTEN);
+	roll_error = _i == 0 ? ENOMEM : 0;
+	no_memory = _i == 1;
 	run_all();
 	ck_assert_int_eq(refused, 1);
 	ck_assert_int_eq(produced, SEGMENT_BYTES / RECORD_BYTES + 1);
@@ -637,6 +692,400 @@ START_TEST(a_roll_by_age_that_cannot_begin_is_tried_again)
 	retain_due(&worker);
 	run_all();
 	ck_assert_int_eq(partition_segments(lane.log), 2);
+}
+END_TEST
+
+/* The segment's last but one record is being forced, and what waits for the last one's force waits for a roll's. */
+static void
+begin_roll_with_all_waiting(void)
+{
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	produce(SEGMENT_BYTES / RECORD_BYTES - 1, CODEC_ACK_FORCED);
+	turn();
+	produce(1, CODEC_ACK_FORCED);
+	produce(1, CODEC_ACK_WRITTEN);
+	produce(1, CODEC_ACK_FORCED);
+	turn();
+	run_job(0);
+	collect();
+	ck_assert_int_eq(produced, SEGMENT_BYTES / RECORD_BYTES - 1);
+	ck_assert_ptr_nonnull(lane.roll);
+	produce(1, CODEC_ACK_WRITTEN);
+}
+
+/* What waits for its segment is refused; what waits for its force alone gets another one. */
+START_TEST(a_roll_that_fails_refuses_what_waits_for_it)
+{
+	begin_roll_with_all_waiting();
+	logkit_set_fault((struct logkit_fault){ .call = CALL_OPEN, .at = 1, .error = ENOSPC });
+	run_job(0);
+	collect();
+	ck_assert_int_eq(refused, 3);
+	ck_assert_int_eq(board_get(&counters.storage_errors[BOARD_ROLL]), 1);
+	ck_assert_int_eq(count_lines(strerror(ENOSPC)), 1);
+	ck_assert_ptr_eq(waiting[0], &lane.job);
+	run_all();
+	ck_assert_int_eq(produced, SEGMENT_BYTES / RECORD_BYTES);
+	produce(1, CODEC_ACK_FORCED);
+	run_all();
+	ck_assert_int_eq(produced, SEGMENT_BYTES / RECORD_BYTES + 1);
+	ck_assert_int_eq(refused, 3);
+	ck_assert_int_eq(board_get(&counters.fsync_failures), 0);
+}
+END_TEST
+
+START_TEST(a_roll_that_cannot_force_the_log_refuses_all)
+{
+	begin_roll_with_all_waiting();
+	fail_force(CALL_FDATASYNC);
+	run_job(0);
+	collect();
+	ck_assert(partition_failed(lane.log));
+	ck_assert_int_eq(refused, 4);
+	ck_assert_int_eq(board_get(&counters.fsync_failures), 1);
+	ck_assert_int_eq(atomic_load(&slot.state), BOARD_FAILED);
+	ck_assert_int_eq(atomic_load(&slot.forcing), 1);
+	/* And whatever comes now. */
+	produce(1, CODEC_ACK_WRITTEN);
+	run_all();
+	ck_assert_int_eq(refused, 5);
+	ck_assert_int_eq(produced, SEGMENT_BYTES / RECORD_BYTES - 1);
+}
+END_TEST
+
+/* The batch that it carried is refused, and no other. */
+START_TEST(a_roll_that_fails_with_a_batch_takes_no_other_with_it)
+{
+	fill_segment();
+	produce(SEGMENT_BYTES / RECORD_BYTES + 1, CODEC_ACK_WRITTEN);
+	produce(1, CODEC_ACK_WRITTEN);
+	turn();
+	logkit_set_fault((struct logkit_fault){ .call = CALL_PWRITE, .at = 1, .error = ENOSPC });
+	run_all();
+	ck_assert_int_eq(refused, 1);
+	ck_assert_int_eq(produced, SEGMENT_BYTES / RECORD_BYTES + 1);
+}
+END_TEST
+
+/* `_i`: so many records come while it is under way, and find room in the old segment. */
+START_TEST(a_roll_by_age_that_fails_refuses_nobody)
+{
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 1000);
+	produce(1, CODEC_ACK_WRITTEN);
+	run_all();
+	worker.now_ns = clock_now_ns() + 2 * S;
+	produce_roll_due(&lane);
+	ck_assert_ptr_nonnull(lane.roll);
+	for (int i = 0; i < _i; i++)
+		produce(1, CODEC_ACK_WRITTEN);
+	logkit_set_fault((struct logkit_fault){ .call = CALL_OPEN, .at = 1, .error = ENOSPC });
+	run_all();
+	ck_assert_int_eq(board_get(&counters.storage_errors[BOARD_ROLL]), 1);
+	ck_assert_int_eq(produced, 1 + _i);
+	ck_assert_int_eq(partition_segments(lane.log), 1);
+}
+END_TEST
+
+/* Somebody has cut the file: what it lacks is not made up for by what comes now. */
+START_TEST(a_log_that_was_cut_refuses_from_then_on)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	produce(2, CODEC_ACK_WRITTEN);
+	run_all();
+	logkit_segment_path(&kit, 0, path);
+	logkit_truncate(path, RECORD_BYTES);
+	for (int i = 1; i <= 3; i++) {
+		produce(1, CODEC_ACK_WRITTEN);
+		run_all();
+		ck_assert_int_eq(refused, i);
+	}
+	ck_assert_int_eq(atomic_load(&slot.state), BOARD_FAILED);
+	ck_assert_int_eq(board_get(&counters.storage_errors[BOARD_WRITE]), 1);
+	ck_assert_int_eq(count_lines("was cut"), 1);
+}
+END_TEST
+
+/* ---- Staging ---- */
+
+/* So much is staged behind a roll; then producers wait until less is. */
+START_TEST(producers_wait_behind_a_roll)
+{
+	int staged = 0;
+
+	kit.settings.segment_bytes = 4 * MIB;
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	/* These do not wait for the end of the turn, nor does the roll. */
+	for (int i = 1; i <= 3; i++) {
+		ck_assert(offer(1, MIB, CODEC_ACK_WRITTEN));
+		ck_assert_int_eq(produced, i);
+	}
+	while (staged < 100 && offer(1, MIB, CODEC_ACK_WRITTEN))
+		staged++;
+	ck_assert_int_eq(staged, 7);
+	ck_assert_ptr_nonnull(lane.roll);
+	conns[0].state = PUT_OFF;
+	turn();
+	ck_assert_int_eq(conns[0].state, PUT_OFF);
+	run_job(0);
+	collect();
+	ck_assert_int_eq(conns[0].state, RESUMED);
+	conns[0].state = IDLE;
+	ck_assert(offer(1, MIB, CODEC_ACK_WRITTEN));
+	run_all();
+	ck_assert_int_eq(produced, 3 + 7 + 1);
+	ck_assert_int_eq(worker.staged_bytes, 0);
+}
+END_TEST
+
+/* What is staged in the same turn is written first, when both are too much. */
+START_TEST(a_large_batch_makes_its_own_room)
+{
+	kit.settings.segment_bytes = 64 * MIB;
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	ck_assert(offer(1, MIB / 2, CODEC_ACK_WRITTEN));
+	ck_assert_int_eq(produced, 0);
+	ck_assert(offer(1, 8 * MIB - 1024, CODEC_ACK_WRITTEN));
+	ck_assert_int_eq(produced, 2);
+}
+END_TEST
+
+/* Of all partitions together no more is staged than that; of each one batch always. */
+START_TEST(producers_wait_for_memory_that_others_use)
+{
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	worker.buffer_bytes = 3 * RECORD_BYTES;
+	worker.staged_bytes = 5 * RECORD_BYTES;
+	produce(1, CODEC_ACK_WRITTEN);
+	ck_assert(!offer(1, PAYLOAD_BYTES, CODEC_ACK_WRITTEN));
+	conns[0].state = PUT_OFF;
+	worker.staged_bytes -= 5 * RECORD_BYTES;
+	turn();
+	ck_assert_int_eq(conns[0].state, RESUMED);
+	conns[0].state = IDLE;
+	produce(3, CODEC_ACK_WRITTEN);
+	ck_assert(!offer(1, PAYLOAD_BYTES, CODEC_ACK_WRITTEN));
+	run_all();
+	ck_assert_int_eq(produced, 4);
+}
+END_TEST
+
+START_TEST(what_cannot_be_staged_is_refused_at_once)
+{
+	struct partition *log;
+
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	produce(1, CODEC_ACK_WRITTEN);
+	ck_assert(offer(1, SEGMENT_BYTES - 7, CODEC_ACK_WRITTEN));
+	ck_assert_int_eq(last_refusal, CODEC_RECORD_TOO_LARGE);
+	topic.log.segment_bytes = 64 * MIB;
+	ck_assert(offer(1, record_max_payload(RECORD_CRC32C) + 1, CODEC_ACK_WRITTEN));
+	ck_assert_int_eq(last_refusal, CODEC_RECORD_TOO_LARGE);
+	ck_assert_int_eq(refused, 2);
+	no_memory = true;
+	ck_assert(offer(1, MIB, CODEC_ACK_WRITTEN));
+	ck_assert_int_eq(last_refusal, CODEC_STORAGE_FAILURE);
+	log = lane.log;
+	lane.log = NULL;
+	last_refusal = CODEC_NONE;
+	produce(1, CODEC_ACK_WRITTEN);
+	ck_assert_int_eq(last_refusal, CODEC_STORAGE_FAILURE);
+	lane.log = log;
+	ck_assert_int_eq(refused, 4);
+	/* Not even an answer. */
+	no_reply = true;
+	produce(1, CODEC_ACK_WRITTEN);
+	ck_assert_int_eq(given_up, 1);
+	run_all();
+	ck_assert_int_eq(produced, 1);
+}
+END_TEST
+
+/* A log that is closed has nothing to do. */
+START_TEST(a_closed_log_begins_nothing)
+{
+	struct partition *log;
+
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 1000);
+	produce(1, CODEC_ACK_WRITTEN);
+	run_all();
+	worker.now_ns = clock_now_ns() + 2 * S;
+	log = lane.log;
+	lane.log = NULL;
+	produce_flush_due(&worker);
+	produce_upkeep_due(&worker);
+	ck_assert(produce_force_all(&worker));
+	ck_assert_uint_eq(waiting_count, 0);
+	lane.log = log;
+}
+END_TEST
+
+/* ---- Stopping and handing over ---- */
+
+/* `_i`: why: a roll by age is the next process's. */
+START_TEST(a_worker_that_goes_rolls_nothing_for_its_age)
+{
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 1000);
+	produce(1, CODEC_ACK_WRITTEN);
+	run_all();
+	worker.now_ns = clock_now_ns() + 2 * S;
+	worker.stopping = _i == 0;
+	worker.leaving = _i == 1;
+	produce_roll_due(&lane);
+	ck_assert_uint_eq(waiting_count, 0);
+	worker.stopping = worker.leaving = false;
+	produce_roll_due(&lane);
+	ck_assert_uint_eq(waiting_count, 1);
+	run_all();
+}
+END_TEST
+
+START_TEST(D03_what_nobody_waits_for_is_the_next_workers_to_force)
+{
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	lane.commit.flush_records = 1;
+	worker.draining = true;
+	produce(1, CODEC_ACK_WRITTEN);
+	produce_write_all(&worker);
+	produce_flush_due(&worker);
+	ck_assert_uint_eq(waiting_count, 0);
+	produce(1, CODEC_ACK_FORCED);
+	produce_write_all(&worker);
+	ck_assert_uint_eq(waiting_count, 1);
+	run_all();
+	ck_assert_int_eq(partition_durable_end(lane.log), 2);
+}
+END_TEST
+
+/* What is under way on the lane, or has happened to its log; and whether one waits for that. */
+struct under_way { bool opening, retire, load, stores_nothing, closed, waits; };
+
+static const struct under_way under_way[] = { { .opening = true, .waits = true }, { .retire = true, .waits = true },
+	{ .load = true, .waits = true }, { .load = true, .stores_nothing = true }, { .closed = true }, { .waits = false } };
+enum { UNDER_WAY = sizeof(under_way) / sizeof(under_way[0]) };
+
+static void
+put_under_way(const struct under_way *what)
+{
+	static char something;
+
+	lane.opening = what->opening;
+	lane.retire = what->retire ? (struct partition_retire *)&something : NULL;
+	lane.load = what->load ? (struct partition_load *)&something : NULL;
+	lane.load_stores_nothing = what->stores_nothing;
+	lane.log = what->closed ? NULL : kit.p;
+}
+
+/* `_i`: of these. */
+START_TEST(D03_what_may_take_long_comes_to_its_end_first)
+{
+	const struct under_way *what = &under_way[_i];
+	int turns = 0;
+
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	produce(1, CODEC_ACK_WRITTEN);
+	produce_write_all(&worker);
+	produce_begin_pass(&worker);
+	put_under_way(what);
+	ck_assert_int_eq(produce_finished(&worker), !what->waits);
+	ck_assert_int_eq(produce_force_pass(&worker), what->closed);
+	ck_assert_uint_eq(waiting_count, what->waits || what->closed ? 0 : 1);
+	put_under_way(&(struct under_way){ .waits = false });
+	/* It is forced, then the point is stored. */
+	while (!produce_force_pass(&worker)) {
+		run_job(0);
+		collect();
+		turns++;
+	}
+	ck_assert_int_eq(turns, what->closed ? 0 : 2);
+	ck_assert_int_eq(partition_durable_end(lane.log), what->closed ? 0 : 1);
+	ck_assert(produce_finished(&worker));
+}
+END_TEST
+
+/* Nor is one waited for that has failed. */
+START_TEST(D03_a_failed_log_holds_nobody_up)
+{
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	produce(1, CODEC_ACK_FORCED);
+	produce_write_all(&worker);
+	fail_force(CALL_FDATASYNC);
+	run_all();
+	ck_assert(partition_failed(lane.log));
+	produce_begin_pass(&worker);
+	ck_assert(produce_force_pass(&worker));
+	ck_assert(produce_finished(&worker));
+	ck_assert(produce_force_all(&worker));
+	ck_assert_uint_eq(waiting_count, 0);
+}
+END_TEST
+
+/* The recovery point is not insisted on. */
+START_TEST(D03_a_pass_ends_in_time_under_a_load)
+{
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	produce_begin_pass(&worker);
+	lane.upkeep_running = true;
+	ck_assert(!produce_force_pass(&worker));
+	worker.now_ns += S;
+	ck_assert(produce_force_pass(&worker));
+	lane.upkeep_running = false;
+}
+END_TEST
+
+/* Of three logs one is closed, one has failed: the other processes are told of the third. */
+START_TEST(only_a_sound_log_is_left_or_released)
+{
+	struct lane lanes[3];
+	struct message_end ends[3];
+	struct stop_marker marker;
+	struct logkit other;
+
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	logkit_begin(&other, RECORD_CRC32C, SEGMENT_BYTES);
+	logkit_open(&other);
+	logkit_append(&other, 1, PAYLOAD_BYTES);
+	fail_force(CALL_FDATASYNC);
+	ck_assert_int_eq(logkit_barrier(&other), -1);
+	lanes[0] = lanes[1] = lanes[2] = lane;
+	lanes[0].log = NULL;
+	lanes[1].log = other.p;
+	worker.lanes = lanes;
+	worker.lane_count = 3;
+	worker.data_fd = kit.data_fd;
+	ck_assert_int_eq(lane_release_all(&worker, ends), 1);
+	ck_assert_int_eq(ends[0].slot, 2);
+	lane_leave_all(&worker);
+	stop_marker_take(&marker, kit.data_fd, worker.number, 1);
+	ck_assert_uint_eq(marker.count, 1);
+	stop_marker_free(&marker);
+	logkit_end(&other);
+}
+END_TEST
+
+/* `_i`: no memory for it, or no file. */
+START_TEST(a_stop_that_can_leave_no_word_says_so)
+{
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	worker.data_fd = kit.data_fd;
+	if (_i == 0)
+		no_memory = true;
+	else
+		logkit_set_fault((struct logkit_fault){ .call = CALL_OPEN, .at = 1, .error = ENOSPC, .aim = LOGKIT_AT_CACHES });
+	lane_leave_all(&worker);
+	ck_assert_int_eq(count_lines(strerror(_i == 0 ? ENOMEM : ENOSPC)), 1);
+}
+END_TEST
+
+START_TEST(without_memory_there_are_no_lanes)
+{
+	int32_t slot_count = 1;
+
+	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
+	worker.topics.slot_counts = &slot_count;
+	no_memory = true;
+	ck_assert_int_eq(lane_create_all(&worker), -1);
 }
 END_TEST
 
@@ -674,8 +1123,26 @@ main(void)
 	tcase_add_test(file, bug_A9_a_batch_waits_until_what_was_refused_is_cut_off_durably);
 	tcase_add_test(file, bug_A9_a_batch_is_refused_when_what_was_refused_cannot_be_cut_off);
 	tcase_add_test(file, a_roll_that_cannot_begin_says_why);
-	tcase_add_test(file, a_large_batch_that_cannot_be_carried_takes_none_with_it);
+	tcase_add_loop_test(file, a_large_batch_that_cannot_be_carried_takes_none_with_it, 0, 2);
 	tcase_add_test(file, a_roll_by_age_that_cannot_begin_is_tried_again);
+	tcase_add_test(file, a_roll_that_fails_refuses_what_waits_for_it);
+	tcase_add_test(file, a_roll_that_cannot_force_the_log_refuses_all);
+	tcase_add_test(file, a_roll_that_fails_with_a_batch_takes_no_other_with_it);
+	tcase_add_loop_test(file, a_roll_by_age_that_fails_refuses_nobody, 0, 2);
+	tcase_add_test(file, a_log_that_was_cut_refuses_from_then_on);
+	tcase_add_test(file, producers_wait_behind_a_roll);
+	tcase_add_test(file, a_large_batch_makes_its_own_room);
+	tcase_add_test(file, producers_wait_for_memory_that_others_use);
+	tcase_add_test(file, what_cannot_be_staged_is_refused_at_once);
+	tcase_add_test(file, a_closed_log_begins_nothing);
+	tcase_add_loop_test(file, a_worker_that_goes_rolls_nothing_for_its_age, 0, 2);
+	tcase_add_test(file, D03_what_nobody_waits_for_is_the_next_workers_to_force);
+	tcase_add_loop_test(file, D03_what_may_take_long_comes_to_its_end_first, 0, UNDER_WAY);
+	tcase_add_test(file, D03_a_failed_log_holds_nobody_up);
+	tcase_add_test(file, D03_a_pass_ends_in_time_under_a_load);
+	tcase_add_test(file, only_a_sound_log_is_left_or_released);
+	tcase_add_loop_test(file, a_stop_that_can_leave_no_word_says_so, 0, 2);
+	tcase_add_test(file, without_memory_there_are_no_lanes);
 	tcase_add_test(file, D03_a_worker_that_leaves_removes_nothing);
 	suite_add_tcase(suite, file);
 	tcase_set_timeout(mapped, UNIT_TIMEOUT_S);

@@ -704,6 +704,8 @@ put_foreign(void)
 	ck_assert_int_eq(symlink("00000000000000000000.log", name), 0);
 	logkit_file_path(&kit, "99999999999999999999.log", name);
 	logkit_write_file(name, "abc", 3);
+	logkit_file_path(&kit, "09223372036854775808.log", name);
+	logkit_write_file(name, "abc", 3);
 	logkit_file_path(&kit, "0000000000000000012.log", name);
 	logkit_write_file(name, "abc", 3);
 	logkit_file_path(&kit, "00000000000000000012.logx", name);
@@ -729,7 +731,8 @@ count_lines(const char *lines)
 START_TEST(bug_A8_foreign_entries_are_reported_once_and_left_alone)
 {
 	const char *names[] = { "README", ".x.swp", "00000000000000000500.log", "subdirectory",
-		"00000000000000000600.log", "dangling", "00000000000000000700.log", "99999999999999999999.log", "0000000000000000012.log",
+		"00000000000000000600.log", "dangling", "00000000000000000700.log", "99999999999999999999.log", "09223372036854775808.log",
+		"0000000000000000012.log",
 		"00000000000000000012.logx", "0000000000000000001x.log", "00000000000000000012.cut.x", "pipe" };
 	enum { NAMES = sizeof(names) / sizeof(names[0]) };
 	int files;

@@ -14,6 +14,7 @@
 #include "tests/unit.h"
 #include "worker/roll.h"
 #include "worker/segment.h"
+#include "worker/syscalls.h"
 
 static const enum record_format formats[] = { RECORD_PLAIN, RECORD_CRC32C };
 enum { FORMATS = 2 };
@@ -80,12 +81,34 @@ START_TEST(A21_a_record_that_no_segment_holds_is_refused)
 	ck_assert_int_eq(errno, EINVAL);
 	ck_assert_ptr_null(partition_roll_begin(kit.p, batch, bytes, 31));
 	ck_assert_ptr_null(partition_roll_begin(kit.p, batch, bytes - 1, 30));
+	memset(batch, 0, 4);
+	ck_assert_ptr_null(partition_roll_begin(kit.p, batch, bytes, 30));
+	ck_assert_int_eq(errno, EINVAL);
 	free(batch);
 	/* The largest that fits: a segment each. */
 	ck_assert_int_eq(logkit_try_append(&kit, 3, 1000 - record_header_bytes(formats[_i])), 0);
 	ck_assert_int_eq(partition_segments(kit.p), 3);
 	logkit_expect(&kit, 0, 3, 1000 - record_header_bytes(formats[_i]));
 	ck_assert_int_eq(logkit_open_descriptors(), fds + 2);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* A whole one is less than what a recovery point keeps of the last record. */
+START_TEST(A21_a_batch_of_the_smallest_records)
+{
+	char *lines;
+
+	logkit_begin(&kit, formats[_i], 100);
+	logkit_open(&kit);
+	ck_assert_int_eq(logkit_try_append(&kit, 201, 1), 0);
+	ck_assert_int_gt(partition_segments(kit.p), 10);
+	logkit_catch_lines();
+	logkit_reopen(&kit);
+	logkit_expect(&kit, 0, 201, 1);
+	lines = logkit_caught_lines();
+	ck_assert_str_eq(lines, "");
+	free(lines);
 	logkit_end(&kit);
 }
 END_TEST
@@ -253,6 +276,68 @@ START_TEST(A21_any_failure_leaves_nothing_of_it)
 }
 END_TEST
 
+static int what_fails_next;	/* of the undoing */
+static int renames;
+static bool no_memory;
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+void *
+__wrap_calloc(size_t count, size_t size)
+{
+	bool fails = no_memory;
+
+	no_memory = false;
+	errno = fails ? ENOMEM : errno;
+	return fails ? NULL : __real_calloc(count, size);
+}
+
+/* The second one fails, and with it what comes behind. */
+static int
+failing_rename(int dir_fd, const char *from, const char *to)
+{
+	static const int calls[] = { CALL_OPEN, CALL_FTRUNCATE, CALL_FDATASYNC };
+
+	if (++renames == 1)
+		return renameat(dir_fd, from, dir_fd, to);
+	if (what_fails_next < 3)
+		logkit_set_fault((struct logkit_fault){ .call = calls[what_fails_next], .at = 1, .error = EIO });
+	else
+		no_memory = true;
+	errno = ENOSPC;
+	return -1;
+}
+
+/* A large batch has replaced an empty segment by its first part, and that cannot be emptied again: `_i`: why. */
+START_TEST(A21_an_undoing_that_fails_as_well)
+{
+	int (*rename)(int dir_fd, const char *from, const char *to);
+
+	what_fails_next = _i;
+	renames = 0;
+	logkit_begin(&kit, RECORD_CRC32C, 1000);
+	logkit_open(&kit);
+	rename = syscalls.rename;
+	syscalls.rename = failing_rename;
+	ck_assert_int_eq(logkit_try_append(&kit, 35, 100), -1);
+	syscalls.rename = rename;
+	ck_assert_int_eq(errno, ENOSPC);
+	ck_assert(_i == 3 ? !no_memory : logkit_fault_hit());
+	/* Nobody knows what of it stands there. */
+	ck_assert(partition_failed(kit.p));
+	ck_assert_int_eq(partition_log_end(kit.p), 0);
+	logkit_close(&kit);
+	kit.known = (struct partition_known){ .published_end = 0, .from_disk = true, .failed = true };
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), _i < 2 ? 9 : 0);
+	logkit_expect(&kit, 0, partition_log_end(kit.p), 100);
+	logkit_append(&kit, 3, 100);
+	logkit_expect(&kit, 0, partition_log_end(kit.p), 100);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* The disk goes away at the n-th call and stays away: a failed partition or an untouched one, and never a hole. */
 START_TEST(A21_a_disk_that_stays_broken_leaves_a_prefix)
 {
@@ -351,12 +436,14 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, A21_a_batch_larger_than_what_is_left, 0, FORMATS);
 	tcase_add_loop_test(tests, A21_a_batch_larger_than_a_segment, 0, FORMATS);
 	tcase_add_loop_test(tests, A21_a_record_that_no_segment_holds_is_refused, 0, FORMATS);
+	tcase_add_loop_test(tests, A21_a_batch_of_the_smallest_records, 0, FORMATS);
 	tcase_add_test(tests, A21_thousands_of_segments_at_once_need_few_descriptors);
 	tcase_add_test(tests, A21_order_of_a_roll);
 	tcase_add_test(tests, A21_order_of_a_batch_larger_than_a_segment);
 	tcase_add_test(tests, A21_order_of_undoing);
 	tcase_add_test(tests, a_roll_of_an_empty_segment_changes_nothing);
 	tcase_add_loop_test(tests, A21_any_failure_leaves_nothing_of_it, 0, 4);
+	tcase_add_loop_test(tests, A21_an_undoing_that_fails_as_well, 0, 4);
 	tcase_add_loop_test(tests, A21_a_disk_that_stays_broken_leaves_a_prefix, 0, 2);
 	tcase_add_loop_test(tests, A21_a_full_disk_heals_by_itself, 0, FORMATS);
 	tcase_add_test(tests, readers_go_on_while_a_roll_is_under_way);

@@ -12,6 +12,7 @@
 #include "worker/index.h"
 #include "worker/scan.h"
 #include "worker/segment.h"
+#include "worker/syscalls.h"
 
 static const enum record_format formats[] = { RECORD_PLAIN, RECORD_CRC32C };
 enum { FORMATS = 2 };
@@ -81,6 +82,41 @@ START_TEST(whole_reads_and_writes)
 	ck_assert_int_eq(errno, EIO);
 	close(fd);
 	logkit_end(&kit);
+}
+END_TEST
+
+static ssize_t
+write_nothing(int fd, const void *from, size_t size, off_t position)
+{
+	(void)fd;
+	(void)from;
+	(void)size;
+	(void)position;
+	return 0;
+}
+
+/* Else it would be tried for ever. */
+START_TEST(a_write_of_nothing_is_an_error)
+{
+	int fd = new_file();
+
+	syscalls.pwrite = write_nothing;
+	ck_assert_int_eq(segment_write(fd, "abc", 3, 0), -1);
+	ck_assert_int_eq(errno, EIO);
+	close(fd);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* A file system need not know where the holes of a file are. */
+START_TEST(what_cannot_tell_its_holes_has_none)
+{
+	int pipe_fds[2];
+
+	ck_assert_int_eq(pipe(pipe_fds), 0);
+	ck_assert_int_eq(segment_behind_hole(pipe_fds[0], 7, 100), 7);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
 }
 END_TEST
 
@@ -371,6 +407,8 @@ main(void)
 	suite_add_tcase(suite, tests);
 	tcase_add_test(tests, index_marks_are_an_interval_apart);
 	tcase_add_loop_test(tests, whole_reads_and_writes, 0, 2);
+	tcase_add_test(tests, a_write_of_nothing_is_an_error);
+	tcase_add_test(tests, what_cannot_tell_its_holes_has_none);
 	tcase_add_test(tests, a_file_is_created_in_place_of_a_leftover);
 	tcase_add_loop_test(tests, a_walk_stops_at_its_limit_the_end_and_damage, 0, FORMATS);
 	tcase_add_loop_test(tests, a_record_is_located_in_memory_or_sought_on_the_disk, 0, FORMATS);
