@@ -339,7 +339,7 @@ apply_force(struct model *model, const struct powercut_event *event, int file)
 	return 0;
 }
 
-/* Its bytes are on the disk from now on; and room for what is there is remembered. */
+/* Its bytes are on the disk from now on; and room for what is there is remembered. What lies behind a size has no blocks. */
 static void
 put_on_disk(struct file *file, const struct change *change)
 {
@@ -354,6 +354,10 @@ put_on_disk(struct file *file, const struct change *change)
 	}
 	for (int64_t at = change->from / SECTOR_BYTES; change->kind == CHANGE_BYTES && at * SECTOR_BYTES < change->to; at++)
 		file->on_disk[at] = 1;
+	if (change->kind != CHANGE_SIZE)
+		return;
+	for (size_t at = (size_t)(change->size + PAGE_BYTES - 1) / PAGE_BYTES * (PAGE_BYTES / SECTOR_BYTES); at < sectors; at++)
+		file->on_disk[at] = 0;
 }
 
 /* What of a file or directory was changed ahead of that event is durable. */

@@ -151,6 +151,7 @@ struct question {
 	const char *path;
 	const char *content;	/* NULL: there is no such file */
 	const char *with;	/* and this one is there, too; may be NULL */
+	int64_t known_bytes;	/* so many of the file were written before, and are no garbage */
 	struct image image;
 	uint64_t hashes[4096];
 	size_t states, distinct, met;
@@ -460,7 +461,7 @@ look_for_garbage(const struct state *state, void *context)
 	for (int64_t i = 0; i < entry->size; i++) {
 		bool known = entry->bytes[i] == 0 || entry->bytes[i] == 'x' || entry->bytes[i] == 'y';
 
-		ck_assert_msg(known || (state->garbage && i >= 512), "byte %d of \"%s\"", (int)i, state->kind);
+		ck_assert_msg(known || (state->garbage && i >= question->known_bytes), "byte %d of \"%s\"", (int)i, state->kind);
 		question->met += !known;
 	}
 	return 0;
@@ -469,7 +470,7 @@ look_for_garbage(const struct state *state, void *context)
 START_TEST(K_model_garbage_stands_only_in_blocks_that_were_never_written)
 {
 	struct states states = { .random = 20, .seed = unit_seed() };
-	struct question question = { .path = "a" };
+	struct question question = { .path = "a", .known_bytes = SECTOR_BYTES };
 	char text[513];
 
 	memset(text, 'x', sizeof(text) - 1);
@@ -481,6 +482,28 @@ START_TEST(K_model_garbage_stands_only_in_blocks_that_were_never_written)
 	memset(text, 'y', sizeof(text) - 1);
 	write_text(LOG, 0, text);
 	write_text(LOG, 512, text);
+	states_visit(&states, model, look_for_garbage, &question);
+	ck_assert_uint_gt(question.met, 0);
+	image_free(&question.image);
+}
+END_TEST
+
+START_TEST(K_model_what_was_cut_off_has_no_blocks_any_more)
+{
+	struct states states = { .random = 20, .seed = unit_seed() };
+	struct question question = { .path = "a", .known_bytes = PAGE_BYTES };
+	char text[2 * PAGE_BYTES + 1];
+
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	create(ROOT, "a", LOG);
+	force(ROOT);
+	write_text(LOG, 0, text);
+	force(LOG);
+	resize(LOG, 100);
+	force(LOG);
+	/* What stands in the block that is left is known; the one behind it is another one. */
+	write_text(LOG, 100, text + 100);
 	states_visit(&states, model, look_for_garbage, &question);
 	ck_assert_uint_gt(question.met, 0);
 	image_free(&question.image);
@@ -826,6 +849,7 @@ model_suite(void)
 	tcase_add_test(files, K_model_a_cut_is_lost_like_anything);
 	tcase_add_test(files, K_model_what_was_cut_off_is_there_again_behind_what_came_in_its_place);
 	tcase_add_test(files, K_model_garbage_stands_only_in_blocks_that_were_never_written);
+	tcase_add_test(files, K_model_what_was_cut_off_has_no_blocks_any_more);
 	tcase_add_test(files, K_model_a_store_is_cut_at_any_eight_bytes);
 	tcase_add_test(files, K_model_all_subsets_of_a_few_units);
 	tcase_add_test(files, K_model_what_cannot_be_is_told);
