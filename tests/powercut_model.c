@@ -587,11 +587,17 @@ is_unwritten(const struct file *file, const uint8_t *touched, int64_t position)
 	return touched[sector] == 0 && (position >= file->durable.capacity || file->on_disk[sector] == 0);
 }
 
+/*
+ * Any bytes; or small numbers of four, which lengths of records could be. Not in a file whose front is not on the disk: there
+ * they are a log in the format without sums, and the product is right to say so.
+ */
 static void
-fill_garbage(struct content *content, const struct model_unit *unit, uint64_t *seed)
+fill_garbage(const struct file *file, const struct model_unit *unit, uint64_t *seed, struct content *content)
 {
+	bool numbers = file->durable.capacity > 0 && file->on_disk[0] != 0 && scramble(seed) % 2 == 0;
+
 	for (int64_t at = unit->from; at < unit->to; at++)
-		content->bytes[at] = (uint8_t)scramble(seed);
+		content->bytes[at] = numbers && at % 4 != 3 ? 0 : (uint8_t)scramble(seed);
 }
 
 static void
@@ -606,7 +612,7 @@ build_bytes(const struct file *file, const struct model_unit *unit, enum model_f
 	else if (fate == MODEL_TORN)
 		write_torn(content, unit, data, seed);
 	else if (garbage && is_unwritten(file, touched, unit->from))
-		fill_garbage(content, unit, seed);
+		fill_garbage(file, unit, seed, content);
 	if (fate != MODEL_LOST)
 		touched[unit->from / SECTOR_BYTES] = 1;
 }
