@@ -62,6 +62,7 @@
 #include <unistd.h>
 
 #include "client/examine.h"
+#include "common/bytes.h"
 #include "tests/logkit.h"
 #include "tests/unit.h"
 #include "worker/listing.h"
@@ -154,6 +155,15 @@ put_garbage(int64_t base, size_t bytes)
 	logkit_write_file(path, garbage, bytes);
 }
 
+static void
+put_length(int64_t base, int record, uint32_t length)
+{
+	uint8_t word[4];
+
+	bytes_put_u32(word, length);
+	change_segment(base, record * record_bytes(), (const char *)word, sizeof(word));
+}
+
 static void nothing(void) { }
 static void first_missing(void) { remove_segment(0); }
 static void first_emptied(void) { cut_segment(0, 0); }
@@ -170,6 +180,7 @@ static void active_grown(void) { change_segment(ACTIVE, 4 * record_bytes(), "\xF
 static void active_zeros(void) { cut_segment(ACTIVE, 4 * record_bytes() + 3000); }
 static void payload_changed(void) { change_segment(18, 3 * record_bytes() + 50, "x", 1); }
 static void length_changed(void) { change_segment(18, 3 * record_bytes(), "\xFF", 1); }
+static void length_over_two(void) { put_length(18, 3, SIZE + (uint32_t)record_bytes()); }
 static void sealed_garbage(void) { put_garbage(18, (size_t)(9 * record_bytes())); }
 static void foreign_between(void) { put_garbage(22, 500); }
 static void copy_between(void) { copy_segment(0, 22); }
@@ -294,6 +305,10 @@ static const struct row rows[] = {
 	{ "length changed, none", length_changed, NO_CACHES, .end = END, .broken = { 21, 27 }, .says = { LACKS },
 	    .tells = S18 ".log: damaged at position 3" },
 	{ "length changed, many marks", length_changed, .end = END, .broken = { 21, 22 },
+	    .tells = S18 ".log: damaged at position 3", .interval_bytes = 64 },
+	/* Between two marks nobody knows which. */
+	{ "length over two", length_over_two, .end = END, .broken = { 18, 27 }, .tells = S18 ".log: damaged at position 0" },
+	{ "length over two, many marks", length_over_two, .end = END, .broken = { 21, 22 },
 	    .tells = S18 ".log: damaged at position 3", .interval_bytes = 64 },
 	{ "sealed garbage", sealed_garbage, .end = END, .broken = { 18, 27 }, .tells = S18 ".log: damaged at position 0" },
 

@@ -220,7 +220,7 @@ struct partition_load {
 	bool stores_nothing;
 	int64_t offset;		/* the record to be found: */
 	struct index_mark mark;		/* from here on, */
-	int64_t end_position;		/* before there */
+	struct index_mark end;		/* before there */
 
 	int error;			/* the segment could not be opened, or memory is out */
 	struct segment *segment;	/* else this, readable as far as the walk came; a reference of the job's own */
@@ -236,7 +236,7 @@ static void
 set_out(struct partition_load *load)
 {
 	load->mark = segment_mark(load->segment, load->offset);
-	load->end_position = segment_next_mark(load->segment, load->offset).position;
+	load->end = segment_next_mark(load->segment, load->offset);
 }
 
 struct partition_load *
@@ -347,7 +347,7 @@ partition_load_run(struct partition_load *load)
 	if (load->opens && open_and_walk(load) == -1)
 		return;
 	*located = (struct located){ .known = true, .offset = load->offset, .at = load->mark };
-	if (segment_seek(load->segment, load->end_position, load->offset, &located->at) == -1) {
+	if (segment_seek_between(load->segment, &load->end, load->offset, &located->at) == -1) {
 		located->error = errno;
 		located->again_ns = clock_now_ns() + LOAD_RETRY_NS;
 	}

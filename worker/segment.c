@@ -395,14 +395,57 @@ seek(const struct segment *segment, struct window *window, int64_t end_position,
 	return at->offset == offset ? 0 : -1;
 }
 
+/*
+ * From there on the lengths come to the next mark with its offset: a damaged one that ends where another record does, which no
+ * length tells, must not give the records behind it each other's offsets. A place that cannot be looked at tells nothing.
+ */
+static int
+check_to(const struct segment *segment, struct window *window, const struct index_mark *end, struct index_mark at)
+{
+	while (at.position < end->position) {
+		int64_t bytes = step(segment, window, at.position, end->position);
+
+		if (bytes == -1)
+			return errno == EAGAIN ? -1 : 0;
+		at.offset++;
+		at.position += bytes;
+	}
+	errno = EBADMSG;
+	return at.offset == end->offset ? 0 : -1;
+}
+
+static int
+seek_between(const struct segment *segment, struct window *window, const struct index_mark *end, int64_t offset,
+    struct index_mark *at)
+{
+	const struct index_mark from = *at;
+
+	if (seek(segment, window, end->position, offset, at) == -1)
+		return -1;
+	if (check_to(segment, window, end, *at) == 0)
+		return 0;
+	*at = from;
+	return -1;
+}
+
 int
 segment_locate(struct segment *segment, int64_t offset, struct index_mark *at)
 {
 	uint8_t buffer[LOCATE_WINDOW_BYTES];
 	struct window window = { .buffer = buffer, .capacity = sizeof(buffer), .residency = &segment->residency };
+	const struct index_mark end = segment_next_mark(segment, offset);
 
 	*at = segment_mark(segment, offset);
-	return seek(segment, &window, segment_next_mark(segment, offset).position, offset, at);
+	return seek_between(segment, &window, &end, offset, at);
+}
+
+int
+segment_seek_between(const struct segment *segment, const struct index_mark *end, int64_t offset, struct index_mark *at)
+{
+	uint8_t buffer[LOCATE_WINDOW_BYTES];
+	struct window window = { .buffer = buffer, .capacity = sizeof(buffer) };
+
+	return seek_between(segment, &window, end, offset, at);
 }
 
 int

@@ -116,8 +116,8 @@ int segment_walk(struct segment *segment, int64_t file_bytes, int64_t limit);
 
 /*
  * The place of the record `offset`, base <= offset <= end, found in memory: into *at. Returns 0, or -1 with errno: EAGAIN,
- * the disk must be asked (segment_seek); EBADMSG, no record can stand where *at says, at or ahead of the one that is
- * looked for; or the read's.
+ * the disk must be asked (segment_seek_between); EBADMSG, no record can stand where *at says, at or ahead of the one that is
+ * looked for, or from there on to the next mark there are not as many as there should be; or the read's.
  */
 int segment_locate(struct segment *segment, int64_t offset, struct index_mark *at);
 
@@ -127,8 +127,11 @@ struct index_mark segment_next_mark(const struct segment *segment, int64_t offse
 
 /*
  * The same as segment_locate from *at on, the mark, for any thread that holds the segment and may wait: looks at nothing of
- * it that changes. `end_position` is the next mark's.
+ * it that changes. `end` is the next mark.
  */
+int segment_seek_between(const struct segment *segment, const struct index_mark *end, int64_t offset, struct index_mark *at);
+
+/* The same where nothing is known of what stands behind the record, up to `end_position`. */
 int segment_seek(const struct segment *segment, int64_t end_position, int64_t offset, struct index_mark *at);
 
 #endif
