@@ -45,6 +45,7 @@ make_damage(struct look *look)
 	finding->verdict = look->torn_verdict;
 	finding->before = look->records;
 	finding->behind = 0;
+	finding->last = false;
 	look->torn_bytes = 0;
 }
 

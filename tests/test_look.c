@@ -728,6 +728,13 @@ START_TEST(what_to_do_depends_on_what_had_been_forced)
 	e = examine();
 	ck_assert_int_eq(e.last.count, 1);
 	ck_assert(!e.last.found[0].last);
+	/* The very last record, too, which nothing but the index tells from a write that was interrupted. */
+	logkit_flip(path, 20 * WHOLE + 30);
+	logkit_flip(path, 49 * WHOLE + 30);
+	e = examine();
+	ck_assert_int_eq(e.last.count, 1);
+	ck_assert(!e.last.found[0].last);
+	logkit_flip(path, 20 * WHOLE + 30);
 	remove_index(200);
 	e = examine();
 	ck_assert(e.last.found[0].last);
