@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/logkit.h"
@@ -86,6 +87,43 @@ START_TEST(direct_reads_need_no_alignment)
 		ck_assert(there == 0 || memcmp(to, content + position, there) == 0);
 	}
 	if (content != NULL) {
+		close(fd);
+		logkit_end(&kit);
+	}
+	free(content);
+	free(to);
+}
+END_TEST
+
+static ssize_t (*real_pread)(int fd, void *to, size_t bytes, off_t position);
+
+/* Reads where all of `to` is in memory already. */
+static ssize_t
+pread_into_pages(int fd, void *to, size_t bytes, off_t position)
+{
+	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + page_bytes - 1) / page_bytes;
+	unsigned char *there = malloc(pages);
+
+	ck_assert_int_eq(mincore(to, bytes, there), 0);
+	for (size_t i = 0; i < pages; i++)
+		ck_assert_msg((there[i] & 1) != 0, "page %zu of %zu", i, pages);
+	free(there);
+	return real_pread(fd, to, bytes, position);
+}
+
+/* On btrfs what goes to memory that has no pages yet comes from the cache. */
+START_TEST(bug_B3_direct_reads_go_to_memory_that_is_there)
+{
+	enum { BYTES = 3 * 1024 * 1024 };
+	uint8_t *content, *to = malloc(BYTES);
+	int fd;
+
+	content = begin_direct(BYTES, &fd);
+	if (content != NULL) {
+		real_pread = syscalls.pread;
+		syscalls.pread = pread_into_pages;
+		ck_assert_int_eq(direct_read(fd, to, BYTES, 0), BYTES);
+		syscalls.pread = real_pread;
 		close(fd);
 		logkit_end(&kit);
 	}
@@ -353,8 +391,8 @@ START_TEST(a_disk_that_takes_nothing_new_is_not_used)
 END_TEST
 
 /*
- * A roll that could not be undone has left segments behind what is known to be forced: nothing of them is shown. `_i`: up to
- * where.
+ * A roll that could not be undone has left segments behind what is known to be forced: nothing of them is shown. `_i`:
+ * up to where.
  */
 START_TEST(what_nobody_was_told_of_is_not_read_in_sealed_segments)
 {
@@ -749,6 +787,7 @@ main(void)
 	tcase_set_timeout(tests, UNIT_TIMEOUT_S);
 	suite_add_tcase(suite, tests);
 	tcase_add_loop_test(tests, direct_reads_need_no_alignment, 0, 3);
+	tcase_add_test(tests, bug_B3_direct_reads_go_to_memory_that_is_there);
 	tcase_add_test(tests, a_short_direct_read_is_no_end);
 	tcase_add_loop_test(tests, bug_B3_the_cache_is_not_believed, 0, 2 * FORMATS);
 	tcase_add_loop_test(tests, what_a_failed_flush_made_the_disk_forget_is_written_again, 0, 2 * FORMATS);

@@ -109,10 +109,21 @@ read_some(int fd, uint8_t *bounce, uint8_t *to, size_t bytes, int64_t position)
 	return n;
 }
 
+/* All of it is written to once: btrfs takes from its cache what would go to memory that has no pages yet. */
+static uint8_t *
+new_bounce(size_t bytes)
+{
+	uint8_t *bounce = aligned_alloc(ALIGN_BYTES, bytes);
+
+	if (bounce != NULL)
+		memset(bounce, 0xA5, bytes);
+	return bounce;
+}
+
 static ssize_t
 read_through_bounce(int fd, void *to, size_t bytes, int64_t position)
 {
-	uint8_t *bounce = aligned_alloc(ALIGN_BYTES, stretch((size_t)(position % ALIGN_BYTES), bytes));
+	uint8_t *bounce = new_bounce(stretch((size_t)(position % ALIGN_BYTES), bytes));
 	size_t got = 0;
 	ssize_t n = 0;
 

@@ -205,8 +205,8 @@ force_ends_at(struct partition *p, int64_t offset)
 }
 
 /*
- * Nobody has been told that the log is forced up to a sealed segment's end: a roll has failed there, and could not be undone.
- * That segment is the last one then, up to where it is known to be forced. Returns 0, or -1 with errno.
+ * Nobody has been told that the log is forced up to a sealed segment's end: a roll has failed there, and could not be
+ * undone. That segment is the last one then, up to where it is known to be forced. Returns 0, or -1 with errno.
  */
 static int
 end_in_sealed(struct partition *p, int64_t offset)
