@@ -15,7 +15,8 @@
 
 enum {
 	DEEP_EVERY = 6,			/* states, one of which has its recovery cut off */
-	SUBSETS_OF = 12,
+	SUBSETS_OF = 4,			/* units always, of more of them now and then, */
+	SUBSETS_OF_MOST = 12,		/* up to these */
 	STATES_OF_EVENT = 14,		/* about, without subsets */
 	PASSES_MAX = 64,
 };
@@ -261,6 +262,17 @@ matters(const struct powercut_event *event)
 	return event->kind != POWERCUT_FORCE && event->kind != POWERCUT_SENT && event->kind != POWERCUT_START;
 }
 
+/* The more units there are, the seldomer all their subsets: on average no more than of the fewest, and not most of all states. */
+static int
+subsets_of(struct states *states, long wanted)
+{
+	int units = SUBSETS_OF;
+
+	while (units < SUBSETS_OF_MOST && 8L << units < wanted && wire_random(&states->seed) % 2 == 0)
+		units++;
+	return units;
+}
+
 /* At every so-many-th event, another one each time. */
 static int
 run_pass(struct campaign *campaign, struct states *states, uint64_t stride)
@@ -272,6 +284,7 @@ run_pass(struct campaign *campaign, struct states *states, uint64_t stride)
 		apply(campaign, i);
 		if (!matters(campaign->log.events[i]) || wire_random(&states->seed) % stride != 0)
 			continue;
+		states->subsets_of = subsets_of(states, campaign->settings->states);
 		done = states_visit(states, campaign->model, try_state, campaign);
 		if (done == -1)
 			report_state(campaign);
@@ -297,7 +310,6 @@ campaign_run(const struct campaign_settings *settings, const struct recording *r
 	running = &campaign;
 	campaign.check = check_begin(&check);
 	stride = campaign.log.count * STATES_OF_EVENT / (uint64_t)settings->states + 1;
-	states.subsets_of = stride == 1 ? SUBSETS_OF : SUBSETS_OF / 3;
 	rehearse(&campaign);
 	for (int pass = 0; pass < PASSES_MAX && campaign.result.distinct < settings->states; pass++)
 		run_pass(&campaign, &states, stride);

@@ -12,7 +12,6 @@ enum { SECTOR_BYTES = 512, PAGE_BYTES = 4096, SUBSETS_MAX = 12 };
 /* What is chosen from, and what with. */
 struct choice {
 	struct states *states;
-	struct model *model;
 	const struct model_unit *units;
 	size_t count;
 	uint8_t *fates;
@@ -227,24 +226,6 @@ lose_name(struct choice *choice, size_t unit)
 		choice->fates[i] = MODEL_LOST;
 }
 
-static int
-visit_all_but_one(struct choice *choice)
-{
-	size_t unit;
-
-	if (choice->count == 0)
-		return 0;
-	unit = chance(choice, choice->count);
-	memset(choice->fates, MODEL_KEPT, choice->count);
-	if (choice->units[unit].kind == MODEL_BYTES)
-		set_change(choice, unit, MODEL_LOST);
-	else if (choice->units[unit].kind == MODEL_NAME)
-		lose_name(choice, unit);
-	else
-		choice->fates[unit] = MODEL_LOST;
-	return visit(choice, "all but one", false);
-}
-
 /* Is the later unit never on the disk without the earlier one? A block is written as it stands in memory. */
 static bool
 needs(const struct choice *choice, const struct model_unit *later, const struct model_unit *earlier)
@@ -264,6 +245,25 @@ is_needed(const struct choice *choice, size_t unit)
 		if (choice->fates[i] != MODEL_LOST && needs(choice, &choice->units[i], &choice->units[unit]))
 			return true;
 	return false;
+}
+
+/* One block, or one write as a whole, a size or a name. */
+static int
+visit_all_but_one(struct choice *choice)
+{
+	size_t unit;
+
+	if (choice->count == 0)
+		return 0;
+	unit = chance(choice, choice->count);
+	memset(choice->fates, MODEL_KEPT, choice->count);
+	if (choice->units[unit].kind == MODEL_BYTES && (chance(choice, 2) == 0 || is_needed(choice, unit)))
+		set_change(choice, unit, MODEL_LOST);
+	else if (choice->units[unit].kind == MODEL_NAME)
+		lose_name(choice, unit);
+	else
+		choice->fates[unit] = MODEL_LOST;
+	return visit(choice, "all but one", false);
 }
 
 /* From one of them on no size that was asked for, so that what was cut off is there again behind what came in its place. */
@@ -314,7 +314,7 @@ int
 states_visit(struct states *states, struct model *model, int (*visit_state)(const struct state *state, void *context),
     void *context)
 {
-	struct choice choice = { .states = states, .model = model, .visit = visit_state, .context = context };
+	struct choice choice = { .states = states, .visit = visit_state, .context = context };
 	int done;
 
 	choice.count = model_units(model, SECTOR_BYTES, &choice.units);
