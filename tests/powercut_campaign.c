@@ -91,6 +91,20 @@ with_promises(const struct campaign *campaign, uint64_t hash)
 
 /* ---- one state ---- */
 
+/* Makes its image. Returns a hash: whatever the garbage is that stands in it, it is one state. */
+static uint64_t
+build(struct campaign *campaign, const struct state *state)
+{
+	uint64_t hash;
+
+	model_image(campaign->model, state->fates, state->seed, false, &campaign->image);
+	hash = image_hash(&campaign->image);
+	if (!state->garbage)
+		return hash;
+	model_image(campaign->model, state->fates, state->seed, true, &campaign->image);
+	return image_hash(&campaign->image) == hash ? hash : ~hash;
+}
+
 static int
 try_state(const struct state *state, void *context)
 {
@@ -100,8 +114,7 @@ try_state(const struct state *state, void *context)
 
 	if (campaign->result.distinct >= campaign->settings->states)
 		return 1;
-	model_image(campaign->model, state->fates, state->seed, state->garbage, &campaign->image);
-	hash = image_hash(&campaign->image);
+	hash = build(campaign, state);
 	if (!is_new(&campaign->cases, with_promises(campaign, hash)))
 		return 0;
 	campaign->result.distinct += is_new(&campaign->trees, hash);
