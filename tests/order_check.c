@@ -634,6 +634,9 @@ begin_sendfile(struct check *check, const struct order_call *call)
 		/* Retired while it is read: its bytes do not matter, their number does. */
 		struct wire_bytes none = { 0 };
 
+		if (file != NULL)
+			wrong(check, "%zu bytes of %s from %zu on are sent, which ends at %zu", (size_t)call->result, path, position,
+			    file->image.length);
 		wire_put_zeros(&none, (size_t)call->result);
 		send_bytes(check, socket, none.data, none.length);
 		wire_bytes_free(&none);
