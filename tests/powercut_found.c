@@ -32,11 +32,7 @@ failed(char *why, const char *format, ...)
 static void
 add_record(struct found *found, size_t bytes)
 {
-	if (found->count == found->ends_capacity) {
-		found->ends_capacity = found->ends_capacity == 0 ? 256 : 2 * found->ends_capacity;
-		found->ends = realloc(found->ends, found->ends_capacity * sizeof(*found->ends));
-		ck_assert_ptr_nonnull(found->ends);
-	}
+	found->ends = image_grown(found->ends, found->count, &found->ends_capacity, sizeof(*found->ends));
 	found->ends[found->count] = (found->count == 0 ? 0 : found->ends[found->count - 1]) + bytes;
 	found->count++;
 }

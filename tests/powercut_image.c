@@ -12,16 +12,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+void *
+image_grown(void *array, size_t count, size_t *capacity, size_t size)
+{
+	if (count < *capacity)
+		return array;
+	*capacity = *capacity == 0 ? 16 : 2 * *capacity;
+	array = realloc(array, *capacity * size);
+	ck_assert_ptr_nonnull(array);
+	return array;
+}
+
 struct image_entry *
 image_add(struct image *image, const char *path)
 {
 	struct image_entry *entry;
 
-	if (image->count == image->capacity) {
-		image->capacity = image->capacity == 0 ? 16 : 2 * image->capacity;
-		image->entries = realloc(image->entries, image->capacity * sizeof(*image->entries));
-		ck_assert_ptr_nonnull(image->entries);
-	}
+	image->entries = image_grown(image->entries, image->count, &image->capacity, sizeof(*image->entries));
 	entry = &image->entries[image->count++];
 	memset(entry, 0, sizeof(*entry));
 	ck_assert_uint_lt(strlen(path), sizeof(entry->path));

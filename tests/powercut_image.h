@@ -25,6 +25,9 @@ struct image {
 	size_t count, capacity;
 };
 
+/* Room for one more of `size` bytes in an array of `count`, which may have moved. */
+void *image_grown(void *array, size_t count, size_t *capacity, size_t size);
+
 /* A new entry at the end. Anything but a directory has to get its bytes and their hash by the caller. */
 struct image_entry *image_add(struct image *image, const char *path);
 /* Forgets all entries, and keeps the memory. */

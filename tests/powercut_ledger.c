@@ -66,17 +66,6 @@ ledger_payload(int32_t id, int record, uint8_t *to, size_t *size)
 	to[0] |= 1;
 }
 
-static void *
-grown(void *array, size_t count, size_t *capacity, size_t size)
-{
-	if (count < *capacity)
-		return array;
-	*capacity = *capacity == 0 ? 16 : 2 * *capacity;
-	array = realloc(array, *capacity * size);
-	ck_assert_ptr_nonnull(array);
-	return array;
-}
-
 struct ledger *
 ledger_new(const struct ledger_settings *settings)
 {
@@ -152,7 +141,7 @@ add_record(struct ledger *ledger, int64_t offset, int before, const uint8_t *byt
 
 	ck_assert_ptr_nonnull(copy);
 	memcpy(copy, bytes, size);
-	ledger->nodes = grown(ledger->nodes, ledger->node_count, &ledger->node_capacity, sizeof(*ledger->nodes));
+	ledger->nodes = image_grown(ledger->nodes, ledger->node_count, &ledger->node_capacity, sizeof(*ledger->nodes));
 	node = &ledger->nodes[ledger->node_count];
 	*node = (struct node){ .record = { .offset = offset, .before = before, .bytes = copy, .size = size },
 		.next = ledger->first[offset] };
@@ -191,7 +180,7 @@ view_of(struct ledger *ledger, int file, int64_t base)
 	for (size_t i = 0; i < ledger->view_count; i++)
 		if (ledger->views[i].file == file)
 			return &ledger->views[i];
-	ledger->views = grown(ledger->views, ledger->view_count, &ledger->view_capacity, sizeof(*ledger->views));
+	ledger->views = image_grown(ledger->views, ledger->view_count, &ledger->view_capacity, sizeof(*ledger->views));
 	view = &ledger->views[ledger->view_count++];
 	*view = (struct view){ .file = file, .base = base };
 	return view;
@@ -220,7 +209,7 @@ look_again(struct ledger *ledger, struct view *view, int64_t changed, const uint
 		int node = take_record(ledger, view->base + (int64_t)view->count, last_of(ledger, view), bytes + position,
 		    record_bytes);
 
-		view->known = grown(view->known, view->count, &view->capacity, sizeof(*view->known));
+		view->known = image_grown(view->known, view->count, &view->capacity, sizeof(*view->known));
 		position += (int64_t)record_bytes;
 		view->known[view->count].end = position;
 		view->known[view->count++].node = node;
@@ -356,7 +345,7 @@ stream_of(struct ledger *ledger, const struct powercut_event *event)
 	for (size_t i = 0; i < ledger->stream_count; i++)
 		if (ledger->streams[i].process == event->process && ledger->streams[i].fd == event->position)
 			return &ledger->streams[i];
-	ledger->streams = grown(ledger->streams, ledger->stream_count, &ledger->stream_capacity, sizeof(*ledger->streams));
+	ledger->streams = image_grown(ledger->streams, ledger->stream_count, &ledger->stream_capacity, sizeof(*ledger->streams));
 	stream = &ledger->streams[ledger->stream_count++];
 	*stream = (struct stream){ .process = event->process, .fd = event->position };
 	return stream;

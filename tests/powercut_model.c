@@ -70,18 +70,6 @@ struct model {
 	uint64_t seed;
 };
 
-/* Room for one more in an array. */
-static void *
-grown(void *array, size_t count, size_t *capacity, size_t size)
-{
-	if (count < *capacity)
-		return array;
-	*capacity = *capacity == 0 ? 8 : 2 * *capacity;
-	array = realloc(array, *capacity * size);
-	ck_assert_ptr_nonnull(array);
-	return array;
-}
-
 /* ---- contents ---- */
 
 static void
@@ -145,7 +133,7 @@ names_put(struct names *names, const char *name, uint32_t file)
 	struct name *found = names_find(names, name);
 
 	if (found == NULL) {
-		names->list = grown(names->list, names->count, &names->capacity, sizeof(*names->list));
+		names->list = image_grown(names->list, names->count, &names->capacity, sizeof(*names->list));
 		found = &names->list[names->count++];
 		memset(found->name, 0, sizeof(found->name));
 		strcpy(found->name, name);
@@ -198,7 +186,7 @@ add_file(struct model *model, uint64_t inode, bool directory, const char *name)
 {
 	struct file *file;
 
-	model->files = grown(model->files, model->file_count, &model->file_capacity, sizeof(*model->files));
+	model->files = image_grown(model->files, model->file_count, &model->file_capacity, sizeof(*model->files));
 	file = &model->files[model->file_count];
 	memset(file, 0, sizeof(*file));
 	file->inode = inode;
@@ -247,7 +235,7 @@ add_change(struct model *model, uint32_t file, struct change change)
 	struct file *f = &model->files[file];
 
 	change.event = model->events;
-	f->changes = grown(f->changes, f->change_count, &f->change_capacity, sizeof(*f->changes));
+	f->changes = image_grown(f->changes, f->change_count, &f->change_capacity, sizeof(*f->changes));
 	f->changes[f->change_count++] = change;
 	if (f->directory)
 		names_change(&f->applied_names, &change);
@@ -334,7 +322,7 @@ apply_force(struct model *model, const struct powercut_event *event, int file)
 {
 	if (file == -1)
 		return -1;
-	model->forces = grown(model->forces, model->force_count, &model->force_capacity, sizeof(*model->forces));
+	model->forces = image_grown(model->forces, model->force_count, &model->force_capacity, sizeof(*model->forces));
 	model->forces[model->force_count++] = (struct force){ event->process, event->thread, (uint32_t)file, model->events };
 	return 0;
 }
@@ -522,7 +510,7 @@ model_of_image(const struct image *image, const char *root)
 static void
 add_unit(struct model *model, struct model_unit unit)
 {
-	model->units = grown(model->units, model->unit_count, &model->unit_capacity, sizeof(*model->units));
+	model->units = image_grown(model->units, model->unit_count, &model->unit_capacity, sizeof(*model->units));
 	model->units[model->unit_count++] = unit;
 }
 

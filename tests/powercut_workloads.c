@@ -20,7 +20,8 @@ struct workload {
 	void (*run)(struct recording *recording);
 	int64_t segment_bytes;
 	bool durable;
-	const char *log;	/* further lines of broker.ini */
+	const char *flush_interval;	/* off: nothing is forced by the time that passes (powercut_preload.c) */
+	const char *log;		/* further lines of broker.ini */
 };
 
 /* ---- producers ---- */
@@ -467,18 +468,18 @@ run_failing(struct recording *recording)
 }
 
 static const struct workload workloads[WORKLOAD_COUNT] = {
-	{ "first start", run_first_start, 4 * KIB, false, "" },
-	{ "forced", run_forced, 4 * KIB, false, "" },
-	{ "written", run_written, 16 * KIB, false, "flush_interval = 10ms\n" },
-	{ "shared", run_shared, 8 * KIB, false, "" },
-	{ "durable", run_durable, 4 * KIB, true, "visibility = durable\n" },
-	{ "large", run_large, 4 * KIB, false, "" },
-	{ "mixed", run_mixed, 8 * KIB, false, "flush_records = 20\n" },
-	{ "retention", run_retention, 4 * KIB, false, "retention_bytes = 12KiB\nretention_check_interval = 20ms\n" },
-	{ "full", run_full, 8 * KIB, false, "" },
-	{ "restart", run_restart, 64 * KIB, false, "" },
-	{ "replace", run_replace, 16 * KIB, false, "" },
-	{ "failing", run_failing, 64 * KIB, false, "" },
+	{ "first start", run_first_start, 4 * KIB, false, "off", "" },
+	{ "forced", run_forced, 4 * KIB, false, "off", "" },
+	{ "written", run_written, 16 * KIB, false, "10ms", "" },
+	{ "shared", run_shared, 8 * KIB, false, "off", "" },
+	{ "durable", run_durable, 4 * KIB, true, "off", "visibility = durable\n" },
+	{ "large", run_large, 4 * KIB, false, "off", "" },
+	{ "mixed", run_mixed, 8 * KIB, false, "off", "flush_records = 20\n" },
+	{ "retention", run_retention, 4 * KIB, false, "off", "retention_bytes = 12KiB\nretention_check_interval = 20ms\n" },
+	{ "full", run_full, 8 * KIB, false, "off", "" },
+	{ "restart", run_restart, 64 * KIB, false, "off", "" },
+	{ "replace", run_replace, 16 * KIB, false, "off", "" },
+	{ "failing", run_failing, 64 * KIB, false, "off", "" },
 };
 
 const char *
@@ -540,8 +541,9 @@ workload_record(int number, bool mapped, enum record_format format, uint64_t see
 	recording->settings = (struct partition_settings){ .record_format = format, .segment_bytes = workload->segment_bytes,
 		.index_interval_bytes = 1024, .mapped = mapped, .durable_only = workload->durable };
 	snprintf(log, sizeof(log),
-	    "write_mode = %s\nrecord_format = %s\nsegment_bytes = %lld\nindex_interval_bytes = 1024\n%s",
-	    mapped ? "mapped" : "file", record_format_name(format), (long long)workload->segment_bytes, workload->log);
+	    "write_mode = %s\nrecord_format = %s\nsegment_bytes = %lld\nindex_interval_bytes = 1024\nflush_interval = %s\n%s",
+	    mapped ? "mapped" : "file", record_format_name(format), (long long)workload->segment_bytes, workload->flush_interval,
+	    workload->log);
 	prepare(recording, workload, &config);
 	broker_restart(&recording->broker, NULL);
 	workload->run(recording);
