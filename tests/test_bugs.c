@@ -747,7 +747,8 @@ START_TEST(bug_G4_pipelines_that_are_never_read)
 	int fds[PIPELINES], healthy, answered_bytes;
 	size_t sent[PIPELINES];
 
-	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n" });
+	/* Until they are read. */
+	broker_start(&broker, &(struct broker_config){ .topics = "t = 2\n", .broker = "request_timeout = 10min\n" });
 	healthy = connect_tcp();
 	ck_assert_int_eq(produce_seeded(healthy, "t", 0, WIRE_WRITTEN, 1, 1000), 0);
 	/* Answers from files and from memory, and from memory alone. */
