@@ -52,9 +52,11 @@ allocations_are_counted(void)
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t number, size_t bytes);
 void *__libc_realloc(void *old, size_t bytes);
+void *__libc_memalign(size_t alignment, size_t bytes);
 void *malloc(size_t bytes);
 void *calloc(size_t number, size_t bytes);
 void *realloc(void *old, size_t bytes);
+void *aligned_alloc(size_t alignment, size_t bytes);
 
 bool
 allocations_are_counted(void)
@@ -88,6 +90,12 @@ void *
 realloc(void *old, size_t bytes)
 {
 	return !may() ? NULL : __libc_realloc(old, bytes);
+}
+
+void *
+aligned_alloc(size_t alignment, size_t bytes)
+{
+	return !may() ? NULL : __libc_memalign(alignment, bytes);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Counts what this program allocates: malloc, calloc and realloc are its own, and the C library's behind them.
+ * Counts what this program allocates: malloc, calloc, realloc and aligned_alloc are its own, and the C library's behind them.
  */
 #ifndef TESTS_ALLOCATIONS_H
 #define TESTS_ALLOCATIONS_H

@@ -36,8 +36,8 @@ static char trace[64 * 1024];
 static size_t trace_used;
 static bool trace_caches;
 
-static const char *const call_names[] = { "open", "fstat", "mkdir", "pread", "pwrite", "ftruncate", "fallocate", "mmap",
-	"madvise", "store", "store_length", "fdatasync", "fsync",
+static const char *const call_names[] = { "open", "fstat", "mkdir", "fchmod", "pread", "pwrite", "ftruncate", "fallocate",
+	"mmap", "madvise", "store", "store_length", "fdatasync", "fsync",
 	"sync_file_range", "rename", "unlink", "sendfile", "any" };
 
 static const char *
@@ -145,6 +145,14 @@ test_mkdir(int dir_fd, const char *name, mode_t mode)
 		return fail_with(error);
 	note("mkdir", name);
 	return mkdirat(dir_fd, name, mode);
+}
+
+static int
+test_fchmod(int fd, mode_t mode)
+{
+	int error = meet(CALL_FCHMOD, NULL, fd);
+
+	return error > 0 ? fail_with(error) : fchmod(fd, mode);
 }
 
 static ssize_t
@@ -341,6 +349,7 @@ use_table(void)
 	syscalls.open = test_open;
 	syscalls.fstat = test_fstat;
 	syscalls.mkdir = test_mkdir;
+	syscalls.fchmod = test_fchmod;
 	syscalls.pread = test_pread;
 	syscalls.pwrite = test_pwrite;
 	syscalls.ftruncate = test_ftruncate;

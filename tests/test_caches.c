@@ -1330,6 +1330,27 @@ START_TEST(an_index_that_there_is_no_room_for_closes_the_log)
 }
 END_TEST
 
+/* Somebody has removed all of it: the log is a new one. */
+START_TEST(a_marker_of_a_log_that_was_removed)
+{
+	char path[LOGKIT_PATH_BYTES];
+
+	logkit_begin(&kit, formats[_i], 1000);
+	logkit_open(&kit);
+	logkit_append(&kit, 5, 100);
+	leave();
+	logkit_segment_path(&kit, 0, path);
+	ck_assert_int_eq(unlink(path), 0);
+	logkit_remove_index(&kit, 0);
+	logkit_remove_list(&kit);
+	logkit_open(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 0);
+	logkit_append(&kit, 5, 100);
+	logkit_expect(&kit, 0, 5, 100);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* An index that the disk does not give now is not a wrong one: what it alone can tell is not decided without it. */
 START_TEST(an_index_that_cannot_be_read_is_not_passed_over)
 {
@@ -1633,6 +1654,7 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, D03_a_log_with_leavings_is_not_released);
 	tcase_add_test(tests, D03_a_load_that_stores_nothing);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);
+	tcase_add_loop_test(tests, a_marker_of_a_log_that_was_removed, 0, FORMATS);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life_does_not_tell_of_a_lost_segment, 0, FORMATS);
 	tcase_add_test(tests, D03_a_released_log_whose_list_knows_of_more);
 	tcase_add_loop_test(tests, an_index_that_there_is_no_room_for_closes_the_log, 0, 3);

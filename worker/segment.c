@@ -138,7 +138,7 @@ segment_create_file(int dir_fd, const char *name)
 		fd = syscalls.open(dir_fd, name, flags, SEGMENT_FILE_MODE);
 	if (fd == -1)
 		return -1;
-	if (fchmod(fd, SEGMENT_FILE_MODE) == -1) {
+	if (syscalls.fchmod(fd, SEGMENT_FILE_MODE) == -1) {
 		int error = errno;
 
 		close(fd);

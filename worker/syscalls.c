@@ -44,6 +44,7 @@ struct syscalls syscalls = {
 	.open = kernel_open,
 	.fstat = fstat,
 	.mkdir = mkdirat,
+	.fchmod = fchmod,
 	.pread = pread,
 	.pwrite = pwrite,
 	.ftruncate = ftruncate,

@@ -15,6 +15,7 @@ struct syscalls {
 	int (*open)(int dir_fd, const char *name, int flags, mode_t mode);	/* openat */
 	int (*fstat)(int fd, struct stat *st);
 	int (*mkdir)(int dir_fd, const char *name, mode_t mode);		/* mkdirat */
+	int (*fchmod)(int fd, mode_t mode);
 	ssize_t (*pread)(int fd, void *to, size_t size, off_t position);
 	ssize_t (*pwrite)(int fd, const void *from, size_t size, off_t position);
 	int (*ftruncate)(int fd, off_t size);
