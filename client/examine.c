@@ -641,14 +641,19 @@ examine_segment(struct examiner *x, int64_t base)
 
 /* ---- the log ---- */
 
-/* There are only empty segments: the first is the log, as for recovery. */
+/* There are only empty segments: the first one behind what the list knows is the log, as for recovery. */
 static void
-take_empty_log(struct examiner *x)
+take_empty_log(struct examiner *x, const struct sealed_list *list)
 {
-	if (x->last != -1 || x->listing.count == 0)
+	int64_t least = sealed_list_end(list);
+
+	if (x->last != -1)
 		return;
-	x->active = x->listing.segments[0].base;
-	x->e->segments = 1;
+	x->active = -1;
+	for (size_t i = x->listing.count; i-- > 0;)
+		if (x->listing.segments[i].base >= least)
+			x->active = x->listing.segments[i].base;
+	x->e->segments = x->active == -1 ? 0 : 1;
 	x->e->first = x->e->end = x->active;
 }
 
@@ -693,7 +698,7 @@ tell_first_gone(struct examiner *x, const struct sealed_list *list)
 	const struct listing_segment *first = find_from(x, 0);
 	int64_t base = first == NULL ? x->active : first->base;
 
-	for (size_t i = 0; i < list->count && list->entries[i].base < base; i++)
+	for (size_t i = 0; i < list->count && (base == -1 || list->entries[i].base < base); i++)
 		if (!sealed_list_retired(list, &list->entries[i]))
 			tell_gone(x, list->entries[i].base, list->entries[i].end - list->entries[i].base);
 }
@@ -743,6 +748,7 @@ tell_list(struct examiner *x)
 	finding.why = text;
 	if (text[0] != '\0')
 		tell(x, &finding, SEALED_LIST_NAME);
+	take_empty_log(x, &list);
 	tell_first_gone(x, &list);
 	done = tell_last_gone(x, &list);
 	sealed_list_free(&list);
@@ -777,7 +783,7 @@ examine_log(struct examine *e)
 	if (read_directory(&x, true) == 0) {
 		done = decide_format(&x);
 		x.last = last_with_content(&x);
-		take_empty_log(&x);
+		take_empty_log(&x, &(struct sealed_list){ 0 });
 	}
 	if (done == 0 && (examine_all(&x) == -1 || tell_list(&x) == -1))
 		done = -1;

@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "common/record.h"
 #include "worker/partition.h"
+#include "worker/sealed_list.h"
 #include "worker/segment.h"
 #include "worker/stop_marker.h"
 
@@ -168,6 +169,20 @@ read_record(struct partition *p, enum record_format format, int64_t offset, bool
 	return true;
 }
 
+/* Does the list say that no offset below is free? */
+static bool
+is_noted(int64_t end)
+{
+	struct sealed_list list;
+	bool noted;
+
+	if (sealed_list_read(log_fd, &list, NULL) == -1)
+		return end == 0;
+	noted = sealed_list_end(&list) >= end;
+	sealed_list_free(&list);
+	return noted;
+}
+
 /*
  * A last segment of which nothing is left, and the one ahead of it does not end there: unless the list could take the numbers of
  * that one, a start that finds it so takes it for one that is not of this log, where the start that has cut it has gone on behind.
@@ -183,7 +198,7 @@ is_doubtful(const struct partition_opened *opened, enum record_format format)
 	if (opened->truncated_bytes == 0 || partition_find(p, end, &place) != PARTITION_FOUND || place.segment->base != end)
 		return false;
 	if (end == partition_log_start(p))
-		return end > 0;
+		return !is_noted(end);
 	return !read_record(p, format, end - 1, &last) || !last;
 }
 

@@ -592,6 +592,33 @@ START_TEST(the_end_of_a_segment_before_an_empty_one_is_no_torn_end)
 }
 END_TEST
 
+/* As recovery has it, too. */
+START_TEST(bug_A13_where_all_is_empty_the_list_tells_where_the_log_is)
+{
+	const char *gone = "missing_records 00000000000000000000.log: it is not there any more: 6 records from offset 0 on",
+	    *empty = "empty_segment 00000000000000000000.log";
+	char path[LOGKIT_PATH_BYTES];
+	struct examine e;
+
+	logkit_begin(&kit, RECORD_CRC32C, 6 * WHOLE);
+	logkit_open(&kit);
+	logkit_append(&kit, 6, SIZE);
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 0, path);
+	logkit_truncate(path, 0);
+	e = examine();
+	ck_assert_int_eq(e.first, 6);
+	ck_assert_int_eq(e.end, 6);
+	expect_told(3, (const char *const[]){ "wrong_list sealed.list: it knows 00000000000000000000.log", gone, empty });
+	remove_segment(6);
+	e = examine();
+	ck_assert_int_eq(e.segments, 0);
+	expect_told(2, (const char *const[]){ gone, empty });
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(bug_A8_what_is_foreign_is_named)
 {
 	char path[LOGKIT_PATH_BYTES];
@@ -1122,6 +1149,7 @@ main(void)
 	tcase_add_test(tests, a_copy_under_another_name_is_told);
 	tcase_add_test(tests, segments_that_overlap_are_told);
 	tcase_add_test(tests, the_end_of_a_segment_before_an_empty_one_is_no_torn_end);
+	tcase_add_test(tests, bug_A13_where_all_is_empty_the_list_tells_where_the_log_is);
 	tcase_add_test(tests, bug_A8_what_is_foreign_is_named);
 	tcase_add_test(tests, without_sums_lengths_and_counts_are_checked);
 	tcase_add_test(tests, the_format_is_told_by_any_sum_that_fits);

@@ -982,6 +982,67 @@ START_TEST(bug_A13_an_emptied_last_segment_behind_damage_stays_the_active_one)
 }
 END_TEST
 
+/* A segment of 14 records was sealed, and an empty one follows; the list knows. */
+static void
+make_sealed_and_empty(void)
+{
+	logkit_begin(&kit, RECORD_CRC32C, 1024);
+	logkit_open(&kit);
+	logkit_append(&kit, 14, 64);
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 0, path);
+}
+
+/* Of all that was written nothing is left: what the list knows is not given out again. */
+START_TEST(bug_A13_offsets_that_the_list_knows_are_not_given_out_again)
+{
+	char last[LOGKIT_PATH_BYTES];
+
+	make_sealed_and_empty();
+	logkit_segment_path(&kit, 14, last);
+	if (_i & 1)
+		ck_assert_int_eq(unlink(path), 0);
+	else
+		logkit_truncate(path, 0);
+	if (_i & 2)
+		ck_assert_int_eq(unlink(last), 0);
+	for (int start = 0; start < 3; start++) {
+		logkit_open(&kit);
+		ck_assert_int_eq(partition_log_start(kit.p), 14);
+		ck_assert_int_eq(partition_log_end(kit.p), 14);
+		logkit_close(&kit);
+	}
+	logkit_open(&kit);
+	logkit_append(&kit, 2, 64);
+	logkit_expect(&kit, 14, 16, 64);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Nothing is left of list and sealed segment, and nothing valid of the last one: where one start goes on so do the others. */
+START_TEST(bug_A13_a_start_without_a_list_notes_where_the_log_begins)
+{
+	char last[LOGKIT_PATH_BYTES], list[LOGKIT_PATH_BYTES];
+
+	make_sealed_and_empty();
+	logkit_segment_path(&kit, 14, last);
+	logkit_file_path(&kit, "sealed.list", list);
+	logkit_truncate(path, 0);
+	logkit_write_file(last, "\xff\xff\xff\xff garbage", 12);
+	if (_i == 0)
+		ck_assert_int_eq(unlink(list), 0);
+	else
+		logkit_write_file(list, "garbage", 7);
+	for (int start = 0; start < 3; start++) {
+		logkit_open(&kit);
+		ck_assert_int_eq(partition_log_end(kit.p), 14);
+		logkit_close(&kit);
+	}
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(an_empty_segment_ahead_tells_no_format)
 {
 	uint8_t *whole;
@@ -1103,6 +1164,8 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, a_torn_segment_with_an_empty_one_too_far_behind_is_cut, 0, FORMATS);
 	tcase_add_test(tests, a_damaged_last_record_with_an_empty_segment_behind_a_gap);
 	tcase_add_loop_test(tests, bug_A13_an_emptied_last_segment_behind_damage_stays_the_active_one, 0, 4);
+	tcase_add_loop_test(tests, bug_A13_offsets_that_the_list_knows_are_not_given_out_again, 0, 4);
+	tcase_add_loop_test(tests, bug_A13_a_start_without_a_list_notes_where_the_log_begins, 0, 2);
 	tcase_add_test(tests, an_empty_segment_ahead_tells_no_format);
 	tcase_add_test(tests, what_cannot_be_opened_says_why);
 	tcase_add_test(tests, random_damage_keeps_the_prefix);

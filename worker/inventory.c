@@ -224,6 +224,13 @@ inventory_report(struct inventory *inventory, enum record_format format)
 
 /* ---- storing ---- */
 
+/* There is no list, or none to be read. */
+static bool
+has_none(const struct inventory *inventory)
+{
+	return inventory->wrong != NULL || !inventory->listing->has_list;
+}
+
 /* The list as it should be: what it has told of sealed segments, also of those that are missing, and the others. */
 static int
 merge(struct inventory *inventory, struct sealed_list *merged)
@@ -233,6 +240,9 @@ merge(struct inventory *inventory, struct sealed_list *merged)
 	size_t at = 0;
 
 	merged->log_start = list->log_start;
+	/* Nothing tells what was ahead of the first one: these offsets are not free, if ever nothing else is left. */
+	if (listing->count > 0 && (has_none(inventory) || listing->segments[0].base < list->log_start))
+		merged->log_start = listing->segments[0].base;
 	for (size_t i = 0; i < listing->count; i++) {
 		const struct listing_segment *segment = &listing->segments[i];
 		struct sealed_entry added = { .base = segment->base, .bytes = segment->bytes,
@@ -277,7 +287,7 @@ inventory_store(struct inventory *inventory)
 	done = merge(inventory, &merged);
 	report_list(inventory, sealed);
 	if (done == 0 && (inventory->wrong != NULL || inventory->lacking > 0 || inventory->stray_bytes > 0
-	    || sealed_list_stale(inventory->list.in_file, merged.count)))
+	    || (merged.log_start > 0 && has_none(inventory)) || sealed_list_stale(inventory->list.in_file, merged.count)))
 		done = sealed_list_write(inventory->dir_fd, &merged);
 	error = errno;
 	sealed_list_free(&merged);

@@ -295,15 +295,15 @@ settle_empty(struct recovery *r, const struct tail *tail, size_t last)
 	return 0;
 }
 
-/* There are only empty segments: the log is the first that the watermark allows, the others are foreign. */
+/* There are only empty segments: the log is the first that begins at `least` or behind it, the others are foreign. */
 static void
-settle_only_empty(struct recovery *r)
+settle_only_empty(struct recovery *r, int64_t least)
 {
 	struct listing *listing = r->listing;
-	size_t chosen = 0;
+	size_t chosen = listing->count;
 
 	for (size_t i = listing->count; i-- > 0;)
-		if (listing->segments[i].base >= r->known->published_end)
+		if (listing->segments[i].base >= least)
 			chosen = i;
 	for (size_t i = listing->count; i-- > 0;)
 		if (i != chosen)
@@ -377,19 +377,6 @@ open_empty(struct recovery *r)
 	    r->name, listed->base);
 }
 
-static int
-look_at_empty(struct recovery *r)
-{
-	int64_t base;
-
-	if (r->listing->count > 1)
-		settle_only_empty(r);
-	base = r->listing->count == 0 ? 0 : r->listing->segments[0].base;
-	if (check_published(r, base) == -1)
-		return -1;
-	return r->listing->count == 0 ? 0 : open_empty(r);
-}
-
 /* Where did the active segment `base` end, which is not there any more? The clean stop may tell, or its index. */
 static int64_t
 lost_end(const struct recovery *r, int64_t base)
@@ -414,19 +401,31 @@ is_overtaken(const struct recovery *r, const struct tail *tail)
  * to other records; so the log goes on where it is known to have ended, behind a gap.
  */
 static int
-replace_active(struct recovery *r, const struct tail *tail)
+replace_active(struct recovery *r, int64_t base)
 {
-	int64_t base = tail->segment->end;
 	char file[SEGMENT_NAME_BYTES];
 
-	if (check_published(r, base) == -1)
-		return -1;
 	r->new_base = lost_end(r, base);
 	segment_name(file, base);
 	log_error("%s/%s is missing, the log's last segment: records from offset %" PRId64 " on are lost, and the log goes on at "
 	    "offset %" PRId64 ". To get them back, stop the broker, restore the file and remove the one that is made now",
 	    r->name, file, base, r->new_base);
 	return 0;
+}
+
+/* Nothing has any content. What the list knows was there, and its offsets are not given out again. */
+static int
+look_at_empty(struct recovery *r)
+{
+	const struct listing *listing = r->listing;
+	int64_t least = sealed_list_end(&r->inventory->list);
+
+	if (check_published(r, listing->count == 0 ? 0 : listing->segments[listing->count - 1].base) == -1)
+		return -1;
+	settle_only_empty(r, least > r->known->published_end ? least : r->known->published_end);
+	if (listing->count > 0)
+		return open_empty(r);
+	return least > 0 ? replace_active(r, least) : 0;
 }
 
 static int
@@ -438,10 +437,10 @@ look_at_tail(struct recovery *r, struct tail *tail, size_t last)
 		return -1;
 	active_base = r->listing->segments[r->listing->count - 1].base;
 	if (active_base == tail->segment->base) {
-		if (is_overtaken(r, tail))
-			return replace_active(r, tail);
 		if (check_published(r, tail->segment->end) == -1)
 			return -1;
+		if (is_overtaken(r, tail))
+			return replace_active(r, tail->segment->end);
 		take_active(r, tail);
 		return 0;
 	}

@@ -124,6 +124,14 @@ sealed_list_allow_for(struct sealed_list *list, int64_t stray_bytes, int64_t fir
 		list->log_start = first;
 }
 
+int64_t
+sealed_list_end(const struct sealed_list *list)
+{
+	int64_t end = list->count == 0 ? 0 : list->entries[list->count - 1].end;
+
+	return end > list->log_start ? end : list->log_start;
+}
+
 bool
 sealed_list_holds(const struct sealed_list *list, int64_t base, int64_t end, int64_t bytes)
 {

@@ -59,6 +59,9 @@ sealed_list_stale(size_t in_file, size_t sealed)
 /* Can a segment have these numbers? The file takes no others. */
 bool sealed_list_plausible(const struct sealed_entry *entry);
 
+/* Where the last one ends, or what retention has removed: no offset below it is free. 0: the list tells nothing. */
+int64_t sealed_list_end(const struct sealed_list *list);
+
 /* The entry of that base, or NULL. */
 const struct sealed_entry *sealed_list_find(const struct sealed_list *list, int64_t base);
 
