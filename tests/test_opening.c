@@ -435,6 +435,29 @@ START_TEST(a_start_on_a_disk_that_fails_is_tried_again)
 END_TEST
 
 /* `_i`: nor does one that gives way to another. */
+/* Nothing is wrong with the log. `_i`: its directory, or its segment. */
+START_TEST(a_start_without_memory_or_descriptors_is_tried_again)
+{
+	static const int errors[] = { ENOMEM, EMFILE, ENFILE };
+
+	begin();
+	logkit_set_fault((struct logkit_fault){ .call = CALL_OPEN, .at = 1 + _i / 3, .error = errors[_i % 3], .sticky = true });
+	start();
+	ck_assert_int_eq(told_failed, 1);
+	expect_board(BOARD_CLOSED, 0, 0);
+	ck_assert_int_eq(slot.opened, 0);
+	ck_assert_int_eq(count_lines("partition t-0: its log cannot be opened yet: "), 1);
+	ck_assert_int_eq(count_lines("stays closed"), 0);
+	expect_try(1);
+	logkit_clear_fault();
+	expect_try(2);
+	expect_board(BOARD_OPEN, RECORDS, RECORDS);
+	ck_assert_int_eq(slot.opened, 1);
+	ck_assert_int_eq(slot.forcing, 0);
+	end();
+}
+END_TEST
+
 START_TEST(a_worker_that_stops_tries_nothing)
 {
 	begin();
@@ -467,6 +490,7 @@ main(void)
 	tcase_add_loop_test(tests, the_failed_log_stays_while_its_jobs_are_under_way, 0, 5);
 	tcase_add_loop_test(tests, what_can_be_read_is_read_until_a_failed_log_can_be_opened, 0, 2);
 	tcase_add_test(tests, a_start_on_a_disk_that_fails_is_tried_again);
+	tcase_add_loop_test(tests, a_start_without_memory_or_descriptors_is_tried_again, 0, 6);
 	tcase_add_loop_test(tests, a_worker_that_stops_tries_nothing, 0, 2);
 	suite_add_tcase(suite, tests);
 	return unit_run(suite);

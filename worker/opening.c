@@ -137,13 +137,12 @@ opened(const struct opening *o)
 /* ---- A log that is not ---- */
 
 static void
-report_failed(struct lane *lane, const char *why)
+report_not_yet(struct lane *lane, const char *what, const char *why)
 {
 	char more[LOG_MORE_BYTES];
 
 	if (log_limit_pass(&lane->opening_limit, (int64_t)REPORT_INTERVAL_S * CLOCK_NS_PER_S, more))
-		log_error("partition %s: has failed, and its log cannot be opened again yet: %s; it is tried in %"
-		    PRId64 " s%s", lane->name, why, lane->backoff.wait_ns / CLOCK_NS_PER_S, more);
+		log_error("partition %s: %s yet: %s; it is tried in %" PRId64 " s%s", lane->name, what, why, lane->backoff.wait_ns / CLOCK_NS_PER_S, more);
 }
 
 static void
@@ -157,7 +156,10 @@ not_opened(const struct opening *o)
 	atomic_store_explicit(&lane->slot->forcing, o->was_forcing, memory_order_release);
 	if (failed) {
 		backoff_failed(&lane->backoff, lane->worker->now_ns);
-		report_failed(lane, o->opened.why);
+		report_not_yet(lane, "has failed, and its log cannot be opened again", o->opened.why);
+	} else if (o->opened.short_of) {
+		backoff_failed(&lane->backoff, lane->worker->now_ns);
+		report_not_yet(lane, "its log cannot be opened", o->opened.why);
 	} else {
 		log_error("partition %s: stays closed: %s", lane->name, o->opened.why);
 	}

@@ -258,6 +258,7 @@ make_partition(const struct recovery *r, bool done, struct partition_opened *ope
 	if (opened->partition == NULL) {
 		segment_drop(r->active);
 		close(r->dir_fd);
+		opened->short_of = true;
 		snprintf(opened->why, sizeof(opened->why), "out of memory");
 		return;
 	}
@@ -344,6 +345,7 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 
 	*opened = (struct partition_opened){ 0 };
 	if (dir_fd == -1 || take_inventory(&inventory, dir_fd) == -1) {
+		opened->short_of = recovery_is_shortage(errno);
 		snprintf(opened->why, sizeof(opened->why), "cannot open its directory: %s", strerror(errno));
 		if (dir_fd != -1)
 			close(dir_fd);
@@ -363,6 +365,7 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 		settle_inventory(&inventory, opened->partition);
 	opened->truncated_bytes = recovery.truncated_bytes;
 	opened->failed = recovery.failed;
+	opened->short_of = opened->short_of || recovery.short_of;
 	inventory_free(&inventory);
 	listing_free(&listing);
 }

@@ -76,12 +76,19 @@ refuse(struct recovery *r, const char *format, ...)
 	return -1;
 }
 
+bool
+recovery_is_shortage(int error)
+{
+	return error == ENOMEM || error == EMFILE || error == ENFILE;
+}
+
 /* A step failed with errno: at which file, doing what. Of a log that has failed before everything is tried again. */
 static int
 refuse_errno(struct recovery *r, int64_t base, const char *what)
 {
+	r->short_of = r->short_of || recovery_is_shortage(errno);
 	return refuse(r, "%s/%020" PRId64 ".log: cannot %s: %s%s", r->name, base, what, strerror(errno),
-	    r->failed || r->known->failed ? "" : "; the log stays closed until this is repaired and the broker is restarted");
+	    r->failed || r->known->failed || r->short_of ? "" : "; the log stays closed until this is repaired and the broker is restarted");
 }
 
 /* Reading or writing has failed with errno. Where that went to the disk itself, it is tried again, later. */
@@ -910,7 +917,7 @@ recovery_run(struct recovery *recovery)
 	recovery->index = (struct index_taken){ 0 };
 	recovery->index_error = 0;
 	recovery->truncated_bytes = 0;
-	recovery->failed = false;
+	recovery->failed = recovery->short_of = false;
 	if (look(recovery, &tail) == 0 && check_released(recovery) == 0)
 		done = change(recovery, &tail);
 	else if (recovery->failed && recovery->known->published_end >= 0)

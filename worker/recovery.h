@@ -42,8 +42,11 @@ struct recovery {
 	struct index_taken index;	/* of the active segment; its file ends in the recovery point, mostly at the end */
 	int index_error;		/* errno of storing that point; 0 = done */
 	int64_t truncated_bytes;
-	bool failed;			/* as in struct partition_opened */
+	bool failed, short_of;		/* as in struct partition_opened */
 };
+
+/* Is that errno one of memory or descriptors that are out? */
+bool recovery_is_shortage(int error);
 
 /* Returns 0, or -1 with the reason in `why`; the log is then closed, and untouched unless a step of the cut failed. */
 int recovery_run(struct recovery *recovery);
