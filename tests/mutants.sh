@@ -110,8 +110,11 @@ one() {
 	directory=$1/${name%%-*}
 	status=0
 	{
-		if build "$directory" "$2"; then
-			runs "$2" >"$1/$name.runs"
+		runs "$2" >"$1/$name.runs" || status=1
+		if [ -s "$2" ] && [ ! -s "$1/$name.runs" ]; then
+			echo "no run is named"
+			status=1
+		elif build "$directory" "$2"; then
 			while read -r line; do
 				is_noticed "$directory" "$line" || status=1
 			done <"$1/$name.runs"
