@@ -7,7 +7,7 @@
 # By `make mutants`, in the build directory: srcdir, CC, HEADER_FLAGS, WORKER_OBJECTS, WORKER_LIBS, TESTER_OBJECTS and
 # TESTER_LIBS come from the makefile. Ends with a line like Check's own, so that its sums include this.
 #
-#   mutants.sh [NN-name...]     some of them
+#   make mutants [MUTANTS='NN-name ...']     some of them
 set -u
 srcdir=${srcdir:-.}
 LC_ALL=C

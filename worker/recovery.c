@@ -629,8 +629,8 @@ save_and_report(struct recovery *r, const struct tail *tail, int64_t content_end
 		return refuse_disk(r, base, "read");
 	r->truncated_bytes = content_end - position;
 	if (interrupted) {
-		log_info("%s/%s: cutting %" PRId64 " bytes of an interrupted write at position %" PRId64 ", offset %" PRId64
-		    ": nobody was told of it", r->name, file, r->truncated_bytes, position, tail->segment->end);
+		log_info("%s/%s: cutting %" PRId64 " bytes of an interrupted write at position %" PRId64 ", offset %" PRId64,
+		    r->name, file, r->truncated_bytes, position, tail->segment->end);
 		return 0;
 	}
 	if (cut_copy_aside(r->dir_fd, tail->read_fd, base, position, content_end, name) == -1)
