@@ -181,20 +181,22 @@ START_TEST(a_walk_stops_at_its_limit_the_end_and_damage)
 }
 END_TEST
 
-/* One length that covers two records, and ends where a third begins: how many there are up to the next mark tells. */
+/* `_i`: format; one length that covers two records, or three, and ends where another begins: how many there are up to the
+ * next mark tells. */
 START_TEST(bug_A13_a_length_over_two_records)
 {
 	enum { RECORD = 100 };
-	size_t bytes, at_record = record_header_bytes(formats[_i]) + RECORD;
-	uint8_t *batch = logkit_batch(formats[_i], 0, 20, RECORD, &bytes), length[4];
+	enum record_format format = formats[_i % FORMATS];
+	size_t bytes, at_record = record_header_bytes(format) + RECORD;
+	uint8_t *batch = logkit_batch(format, 0, 20, RECORD, &bytes), length[4];
 	struct segment *segment;
 	struct index_mark at;
 	int fd = new_file();
 
 	ck_assert_int_eq(segment_write(fd, batch, bytes, 0), 0);
-	segment = segment_new(fd, 0, formats[_i], (int64_t)(5 * at_record));
+	segment = segment_new(fd, 0, format, (int64_t)(5 * at_record));
 	ck_assert_int_eq(segment_walk(segment, (int64_t)bytes, INT64_MAX), 0);
-	bytes_put_u32(length, (uint32_t)(RECORD + at_record));
+	bytes_put_u32(length, (uint32_t)(RECORD + at_record * (1 + (size_t)_i / FORMATS)));
 	ck_assert_int_eq(segment_write(fd, length, sizeof(length), (int64_t)(7 * at_record)), 0);
 	for (int64_t i = 0; i <= 20; i++) {
 		bool broken = i >= 5 && i < 10;
@@ -206,6 +208,45 @@ START_TEST(bug_A13_a_length_over_two_records)
 		ck_assert_int_eq(segment_seek_between(segment, &end, i, &at), broken ? -1 : 0);
 		ck_assert(broken ? errno == EBADMSG && at.offset == 5 : at.position == i * (int64_t)at_record);
 	}
+	segment_drop(segment);
+	free(batch);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* When it is asked first, from the beginning. */
+static int
+only_first_page(void *address, size_t size, unsigned char *pages)
+{
+	static bool asked;
+
+	(void)address;
+	memset(pages, 0, (size + 4095) / 4096);
+	pages[0] = !asked;
+	asked = true;
+	return 0;
+}
+
+/* The record is in memory, but not all up to the next mark. */
+START_TEST(bug_A13_what_is_not_in_memory_is_not_passed_over)
+{
+	size_t bytes;
+	uint8_t *batch = logkit_batch(RECORD_CRC32C, 0, 1000, 100, &bytes);
+	const struct index_mark *end;
+	struct segment *segment;
+	struct index_mark at;
+	int fd = new_file();
+
+	ck_assert_int_eq(segment_write(fd, batch, bytes, 0), 0);
+	segment = segment_new(fd, 0, RECORD_CRC32C, 8192);
+	ck_assert_int_eq(segment_walk(segment, (int64_t)bytes, INT64_MAX), 0);
+	syscalls.mincore = only_first_page;
+	ck_assert_int_eq(segment_locate(segment, 1, &at), -1);
+	ck_assert_int_eq(errno, EAGAIN);
+	end = &segment->index.marks[1];
+	at = segment_mark(segment, 1);
+	ck_assert_int_eq(segment_seek_between(segment, end, 1, &at), 0);
+	ck_assert_int_eq(at.position, 108);
 	segment_drop(segment);
 	free(batch);
 	logkit_end(&kit);
@@ -443,7 +484,8 @@ main(void)
 	tcase_add_test(tests, what_cannot_tell_its_holes_has_none);
 	tcase_add_test(tests, a_file_is_created_in_place_of_a_leftover);
 	tcase_add_loop_test(tests, a_walk_stops_at_its_limit_the_end_and_damage, 0, FORMATS);
-	tcase_add_loop_test(tests, bug_A13_a_length_over_two_records, 0, FORMATS);
+	tcase_add_loop_test(tests, bug_A13_a_length_over_two_records, 0, 2 * FORMATS);
+	tcase_add_test(tests, bug_A13_what_is_not_in_memory_is_not_passed_over);
 	tcase_add_loop_test(tests, a_record_is_located_in_memory_or_sought_on_the_disk, 0, FORMATS);
 	tcase_add_test(tests, a_segment_is_closed_with_its_last_reference);
 	tcase_add_test(tests, what_is_in_memory_is_told_and_not_brought_there);

@@ -419,11 +419,13 @@ seek_between(const struct segment *segment, struct window *window, const struct 
     struct index_mark *at)
 {
 	const struct index_mark from = *at;
+	int done = seek(segment, window, end->position, offset, at);
 
-	if (seek(segment, window, end->position, offset, at) == -1)
+	if (done == -1 && at->position < end->position)
 		return -1;
-	if (check_to(segment, window, end, *at) == 0)
+	if (done == 0 && check_to(segment, window, end, *at) == 0)
 		return 0;
+	/* Which of them nobody knows. */
 	*at = from;
 	return -1;
 }
