@@ -166,6 +166,43 @@ START_TEST(a_short_direct_read_is_no_end)
 }
 END_TEST
 
+static bool through_the_cache;
+
+int __real_statx(int dir_fd, const char *name, int flags, unsigned mask, struct statx *st);
+int __wrap_statx(int dir_fd, const char *name, int flags, unsigned mask, struct statx *st);
+
+int
+__wrap_statx(int dir_fd, const char *name, int flags, unsigned mask, struct statx *st)
+{
+	int done = __real_statx(dir_fd, name, flags, mask, st);
+
+	if (through_the_cache) {
+		st->stx_mask |= STATX_DIOALIGN;
+		st->stx_dio_offset_align = 0;
+	}
+	return done;
+}
+
+/* As ext4 does with data=journal. */
+START_TEST(a_file_system_that_takes_the_flag_and_reads_its_cache)
+{
+	uint8_t *content;
+	int fd;
+
+	content = begin_direct(100, &fd);
+	if (content == NULL)
+		return;
+	close(fd);
+	free(content);
+	through_the_cache = true;
+	fd = open_direct();
+	through_the_cache = false;
+	ck_assert_int_eq(fd, -1);
+	ck_assert_int_eq(errno, EOPNOTSUPP);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* ---- a sick disk ---- */
 
 /* `_i`: format and write mode, where there are both. */
@@ -511,29 +548,32 @@ START_TEST(a_log_that_is_cut_while_it_is_renewed)
 }
 END_TEST
 
-/* The log cannot be opened; nor is it shown, when it cannot be read where what was forced ends. */
+/* The log cannot be opened; nor is it shown, when it cannot be read where what was forced ends: in the active segment, or a sealed
+ * one. `_i`: which, and what fails there. */
 START_TEST(what_was_forced_and_cannot_be_read_is_not_shown)
 {
-	int reads;
+	static const struct { int records, forced, call; } where[] = { { 3, 2, CALL_PREAD }, { 9, 2, CALL_OPEN },
+		{ 9, 2, CALL_PREAD } };
+	int count;
 
-	if (!begin_sick(RECORD_CRC32C, 1 << 16, false))
+	if (!begin_sick(RECORD_CRC32C, 4 * (8 + RECORD_BYTES), false))
 		return;
-	logkit_append(&kit, 5, RECORD_BYTES);
+	logkit_append(&kit, where[_i].records, RECORD_BYTES);
 	ck_assert_int_eq(logkit_barrier(&kit), 0);
 	logkit_close(&kit);
-	know(4, true);
+	know(where[_i].forced, true);
 	sickdisk_set((struct sickdisk){ .no_new_files = 1000 });
 	logkit_set_fault((struct logkit_fault){ 0 });
 	partition_open(kit.data_fd, "t-0", &kit.settings, &kit.known, &kit.opened);
 	ck_assert_ptr_nonnull(kit.opened.partition);
 	partition_close(kit.opened.partition);
-	reads = logkit_calls(CALL_PREAD);
-	logkit_set_fault((struct logkit_fault){ .call = CALL_PREAD, .at = reads, .error = EIO });
+	count = logkit_calls((enum logkit_call)where[_i].call);
+	logkit_set_fault((struct logkit_fault){ .call = where[_i].call, .at = count, .error = EIO });
 	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), strerror(ENOSPC)));
 	ck_assert(logkit_fault_hit() && kit.opened.failed);
 	sickdisk_set((struct sickdisk){ 0 });
 	logkit_open(&kit);
-	logkit_expect(&kit, 0, 5, RECORD_BYTES);
+	logkit_expect(&kit, 0, where[_i].records, RECORD_BYTES);
 	end_sick();
 }
 END_TEST
@@ -789,6 +829,7 @@ main(void)
 	tcase_add_loop_test(tests, direct_reads_need_no_alignment, 0, 3);
 	tcase_add_test(tests, bug_B3_direct_reads_go_to_memory_that_is_there);
 	tcase_add_test(tests, a_short_direct_read_is_no_end);
+	tcase_add_test(tests, a_file_system_that_takes_the_flag_and_reads_its_cache);
 	tcase_add_loop_test(tests, bug_B3_the_cache_is_not_believed, 0, 2 * FORMATS);
 	tcase_add_loop_test(tests, what_a_failed_flush_made_the_disk_forget_is_written_again, 0, 2 * FORMATS);
 	tcase_add_loop_test(tests, what_readers_see_is_what_the_disk_has, 0, 2);
@@ -799,7 +840,7 @@ main(void)
 	tcase_add_loop_test(tests, any_call_of_an_opening_from_the_disk_fails, 0, 2 * FORMATS);
 	tcase_add_test(tests, much_that_no_force_has_confirmed_is_written_again);
 	tcase_add_test(tests, a_log_that_is_cut_while_it_is_renewed);
-	tcase_add_test(tests, what_was_forced_and_cannot_be_read_is_not_shown);
+	tcase_add_loop_test(tests, what_was_forced_and_cannot_be_read_is_not_shown, 0, 3);
 	tcase_add_test(tests, the_directory_gets_something_to_force);
 	tcase_add_test(tests, a_cut_that_failed_leaves_nothing_behind_the_end);
 	tcase_add_test(tests, without_direct_reads_a_failed_log_is_only_read);

@@ -991,6 +991,7 @@ START_TEST(D03_what_may_take_long_comes_to_its_end_first)
 	ck_assert_int_eq(produce_finished(&worker), !what->waits);
 	ck_assert_int_eq(produce_force_pass(&worker), what->closed);
 	ck_assert_uint_eq(waiting_count, what->waits || what->closed ? 0 : 1);
+	ck_assert_int_eq(produce_finished(&worker), what->closed);
 	put_under_way(&(struct under_way){ .waits = false });
 	/* It is forced, then the point is stored. */
 	while (!produce_force_pass(&worker)) {
@@ -1027,7 +1028,7 @@ START_TEST(D03_a_pass_ends_in_time_under_a_load)
 	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
 	produce_begin_pass(&worker);
 	lane.upkeep_running = true;
-	ck_assert(!produce_force_pass(&worker));
+	ck_assert(!produce_force_pass(&worker) && !produce_finished(&worker));
 	worker.now_ns += S;
 	ck_assert(produce_force_pass(&worker));
 	lane.upkeep_running = false;
