@@ -578,6 +578,51 @@ START_TEST(what_was_forced_and_cannot_be_read_is_not_shown)
 }
 END_TEST
 
+static int (*real_unlink)(int dir_fd, const char *name);
+static bool tried;	/* the disk has been: what had to be found in the log has been */
+
+static int
+unlink_tried(int dir_fd, const char *name)
+{
+	tried = true;
+	return real_unlink(dir_fd, name);
+}
+
+/* Behind the fifth record the disk has zeros; the first reads there were from the cache. */
+static ssize_t
+pread_once_from_the_cache(int fd, void *to, size_t bytes, off_t position)
+{
+	ssize_t n = real_pread(fd, to, bytes, position);
+	off_t forced = 5 * (ssize_t)(record_header_bytes(kit.settings.record_format) + RECORD_BYTES);
+
+	if (tried && (fcntl(fd, F_GETFL) & O_DIRECT) != 0 && position + n > forced)
+		memset((uint8_t *)to + (forced - position), 0, (size_t)(position + n - forced));
+	return n;
+}
+
+START_TEST(bug_B3_what_is_written_once_more_is_what_was_found)
+{
+	if (!begin_sick(formats[_i % FORMATS], 1 << 16, _i / FORMATS > 0))
+		return;
+	fail_with_ten((struct sickdisk){ .lost_flushes = 1000 });
+	know(5, true);
+	tried = false;
+	real_unlink = syscalls.unlink;
+	real_pread = syscalls.pread;
+	syscalls.unlink = unlink_tried;
+	syscalls.pread = pread_once_from_the_cache;
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "cannot write once more"));
+	ck_assert(kit.opened.failed);
+	logkit_open(&kit);
+	syscalls.unlink = real_unlink;
+	syscalls.pread = real_pread;
+	ck_assert_int_eq(partition_log_end(kit.p), 5);
+	logkit_append(&kit, 5, RECORD_BYTES);
+	logkit_expect(&kit, 0, 10, RECORD_BYTES);
+	end_sick();
+}
+END_TEST
+
 START_TEST(the_directory_gets_something_to_force)
 {
 	if (!begin_sick(RECORD_CRC32C, 1 << 16, false))
@@ -841,6 +886,7 @@ main(void)
 	tcase_add_test(tests, much_that_no_force_has_confirmed_is_written_again);
 	tcase_add_test(tests, a_log_that_is_cut_while_it_is_renewed);
 	tcase_add_loop_test(tests, what_was_forced_and_cannot_be_read_is_not_shown, 0, 3);
+	tcase_add_loop_test(tests, bug_B3_what_is_written_once_more_is_what_was_found, 0, 2 * FORMATS);
 	tcase_add_test(tests, the_directory_gets_something_to_force);
 	tcase_add_test(tests, a_cut_that_failed_leaves_nothing_behind_the_end);
 	tcase_add_test(tests, without_direct_reads_a_failed_log_is_only_read);

@@ -747,6 +747,20 @@ renew(const struct recovery *r, const struct tail *tail, int64_t from, uint8_t *
 	return 0;
 }
 
+/* Is it still what was found? A file system that takes some of what is read from its cache shows one thing, then another. */
+static int
+check_renewed(const struct segment *segment, int64_t from)
+{
+	struct scan scan = { .position = from };
+
+	if (from >= segment->bytes)
+		return 0;
+	if (scan_records_on(segment->fd, segment->format, segment->base, segment->bytes, NULL, &scan) == -1)
+		return -1;
+	errno = EIO;
+	return scan.position == segment->bytes ? 0 : -1;
+}
+
 /*
  * What an earlier cut has left in the file's last block, when it did not reach the disk: it would come back when the file
  * grows over it.
@@ -776,6 +790,8 @@ renew_tail(struct recovery *r, const struct tail *tail)
 	bytes = malloc(2 * (size_t)RENEWED_BYTES);
 	if (bytes != NULL && confirmed(r, tail, &from) == 0)
 		done = renew(r, tail, from, bytes, bytes + RENEWED_BYTES);
+	if (done == 0)
+		done = check_renewed(tail->segment, from);
 	if (done == 0 && r->known->failed)
 		done = wipe_behind(tail->segment);
 	if (done == -1)
