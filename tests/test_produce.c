@@ -985,6 +985,7 @@ START_TEST(D03_what_may_take_long_comes_to_its_end_first)
 
 	open_lane(LOG_VISIBLE_WRITTEN, 0, 0);
 	produce(1, CODEC_ACK_WRITTEN);
+	ck_assert(!produce_finished(&worker));
 	produce_write_all(&worker);
 	produce_begin_pass(&worker);
 	put_under_way(what);
