@@ -569,12 +569,13 @@ enum { WHAT_FAILS = 9 };
 START_TEST(A21_K_any_allocation_of_a_life_fails)
 {
 	bool sticky = _i > 0, mended = _i > 1, hit = true;
+	unsigned long n = 1 + (unsigned long)(_i % every);
 
 	if (!allocations_are_counted()) {
 		printf("any_allocation_of_a_life_fails: skipped, a sanitizer allocates here\n");
 		return;
 	}
-	for (unsigned long n = 1 + (unsigned long)(_i % every); hit; n += (unsigned long)every) {
+	for (; hit; n += (unsigned long)every) {
 		int descriptors;
 
 		begin(format_of(n));
@@ -592,6 +593,7 @@ START_TEST(A21_K_any_allocation_of_a_life_fails)
 		expect_sound(n % 2 == 0, descriptors);
 		logkit_end(&kit);
 	}
+	ck_assert_uint_gt(n, 50);
 }
 END_TEST
 
@@ -617,9 +619,9 @@ end_at(int at)
 /* Another worker opens the log, while the board is what it was; then the broker is started anew. */
 START_TEST(A21_K_a_process_ends_at_any_call_of_a_life)
 {
-	int status = CRASHED;
+	int status = CRASHED, at = 1 + _i % every;
 
-	for (int at = 1 + _i % every; status == CRASHED; at += every) {
+	for (; status == CRASHED; at += every) {
 		int descriptors;
 
 		begin(format_of((unsigned long)at));
@@ -638,6 +640,7 @@ START_TEST(A21_K_a_process_ends_at_any_call_of_a_life)
 		expect_sound(at % 2 == 0, descriptors);
 		logkit_end(&kit);
 	}
+	ck_assert_int_gt(at, 50);
 }
 END_TEST
 
