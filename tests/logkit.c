@@ -43,7 +43,7 @@ static const char *const call_names[] = { "open", "fstat", "mkdir", "fchmod", "p
 static const char *
 name_of(int fd)
 {
-	static char target[LOGKIT_PATH_BYTES];
+	static _Thread_local char target[LOGKIT_PATH_BYTES];
 	char link[64];
 	ssize_t n;
 
