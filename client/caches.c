@@ -139,19 +139,17 @@ caches_read_list(struct sealed_list *list, int dir_fd, const struct listing *lis
 	return 0;
 }
 
-bool
-caches_know_seal(int dir_fd, int64_t base, int64_t next)
+int64_t
+caches_sealed_end(int dir_fd)
 {
-	const struct sealed_entry *sealed;
 	struct sealed_list list;
-	bool known;
+	int64_t end;
 
 	if (sealed_list_read(dir_fd, &list, NULL) == -1)
-		return false;
-	sealed = sealed_list_find(&list, base);
-	known = sealed != NULL && sealed->end == next;
+		return 0;
+	end = sealed_list_end(&list);
 	sealed_list_free(&list);
-	return known;
+	return end;
 }
 
 /* As recovery sees it. */
@@ -159,9 +157,11 @@ bool
 caches_know_more(const struct sealed_list *list, int dir_fd, const struct look *last, enum record_format format,
     int64_t *end)
 {
+	int64_t sealed_end = sealed_list_end(list);
+
 	if (last->end == -1)
 		return false;
-	*end = index_file_end(dir_fd, last->end, format);
-	return sealed_list_holds(list, last->base, last->end, last->file_bytes)
+	*end = index_file_end(dir_fd, sealed_end > last->end ? sealed_end : last->end, format);
+	return sealed_end > last->end || sealed_list_holds(list, last->base, last->end, last->file_bytes)
 	    || (last->prefix_bytes == last->file_bytes && *end > last->end);
 }

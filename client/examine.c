@@ -332,7 +332,8 @@ find_empty_behind(struct examiner *x, int fd, const struct look *look, int64_t *
 {
 	const struct segment segment = { .fd = fd, .format = x->e->record_format, .base = look->base,
 		.end = look->prefix_end, .bytes = look->prefix_bytes };
-	bool is = false;
+	int64_t sealed_end = caches_sealed_end(x->e->dir_fd);
+	bool more = sealed_end > look->prefix_end, is = false;
 
 	*next = -1;
 	for (size_t i = 0; i < x->listing.count && *next == -1; i++) {
@@ -340,8 +341,8 @@ find_empty_behind(struct examiner *x, int fd, const struct look *look, int64_t *
 
 		if (base <= look->base)
 			continue;
-		is = base == look->prefix_end || caches_know_seal(x->e->dir_fd, look->base, base);
-		if (!is && look->prefix_bytes != look->file_bytes
+		is = base == (more ? sealed_end : look->prefix_end);
+		if (!is && !more && look->prefix_bytes != look->file_bytes
 		    && evidence_is_seal(&segment, look->file_bytes, base, &is) == -1 && errno == ENOMEM)
 			return -1;
 		if (is)
@@ -703,14 +704,16 @@ tell_first_gone(struct examiner *x, const struct sealed_list *list)
 			tell_gone(x, list->entries[i].base, list->entries[i].end - list->entries[i].base);
 }
 
-/* An empty one is only the next one where the last one ends. */
+/* An empty one is only the next one where the last one ends, or was sealed. */
 static bool
-has_come_behind(const struct examiner *x, const struct look *last)
+has_come_behind(const struct examiner *x, const struct look *last, int64_t sealed_end)
 {
+	int64_t next = sealed_end > last->end ? sealed_end : last->end;
+
 	for (size_t i = 0; i < x->listing.count; i++) {
 		const struct listing_segment *segment = &x->listing.segments[i];
 
-		if (segment->base > last->base && (segment->bytes > 0 || segment->base == last->end))
+		if (segment->base > last->base && (segment->bytes > 0 || segment->base == next))
 			return true;
 	}
 	return false;
@@ -727,7 +730,7 @@ tell_last_gone(struct examiner *x, const struct sealed_list *list)
 		return 0;
 	if (read_directory(x, false) == -1)
 		return -1;
-	if (x->listing.count > 0 && !has_come_behind(x, last))
+	if (x->listing.count > 0 && !has_come_behind(x, last, sealed_list_end(list)))
 		tell_gone(x, last->end, end > last->end ? end - last->end : -1);
 	return 0;
 }

@@ -619,6 +619,32 @@ START_TEST(bug_A13_where_all_is_empty_the_list_tells_where_the_log_is)
 }
 END_TEST
 
+/* The second of two sealed segments is emptied or gone, the active one empty or gone. */
+START_TEST(bug_A13_what_the_list_knows_of_a_lost_last_segment_is_told)
+{
+	char path[LOGKIT_PATH_BYTES];
+	int missing = 0;
+
+	logkit_begin(&kit, RECORD_CRC32C, 6 * WHOLE);
+	logkit_open(&kit);
+	logkit_append(&kit, 12, SIZE);
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 6, path);
+	if (_i & 1)
+		ck_assert_int_eq(unlink(path), 0);
+	else
+		logkit_truncate(path, 0);
+	if (_i & 2)
+		remove_segment(12);
+	examine();
+	for (int i = 0; i < told_count; i++)
+		missing += strncmp(told[i], "missing_records ", 16) == 0 && strstr(told[i], ": 6 records") != NULL;
+	ck_assert_int_eq(missing, 1);
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(bug_A8_what_is_foreign_is_named)
 {
 	char path[LOGKIT_PATH_BYTES];
@@ -1149,6 +1175,7 @@ main(void)
 	tcase_add_test(tests, a_copy_under_another_name_is_told);
 	tcase_add_test(tests, segments_that_overlap_are_told);
 	tcase_add_test(tests, the_end_of_a_segment_before_an_empty_one_is_no_torn_end);
+	tcase_add_loop_test(tests, bug_A13_what_the_list_knows_of_a_lost_last_segment_is_told, 0, 4);
 	tcase_add_test(tests, bug_A13_where_all_is_empty_the_list_tells_where_the_log_is);
 	tcase_add_test(tests, bug_A8_what_is_foreign_is_named);
 	tcase_add_test(tests, without_sums_lengths_and_counts_are_checked);

@@ -1020,6 +1020,37 @@ START_TEST(bug_A13_offsets_that_the_list_knows_are_not_given_out_again)
 }
 END_TEST
 
+/* The second of two sealed segments is emptied or gone, the active one empty or gone: the list knows where it began. */
+START_TEST(bug_A13_offsets_of_a_lost_last_segment_are_not_given_out_again)
+{
+	logkit_begin(&kit, RECORD_CRC32C, 1024);
+	logkit_open(&kit);
+	logkit_append(&kit, 28, 64);
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 14, path);
+	if (_i & 1)
+		ck_assert_int_eq(unlink(path), 0);
+	else
+		logkit_truncate(path, 0);
+	logkit_segment_path(&kit, 28, path);
+	if (_i & 2)
+		ck_assert_int_eq(unlink(path), 0);
+	for (int start = 0; start < 3; start++) {
+		logkit_open(&kit);
+		ck_assert_int_eq(partition_log_start(kit.p), 0);
+		ck_assert_int_eq(partition_log_end(kit.p), 28);
+		logkit_expect(&kit, 0, 14, 64);
+		logkit_expect_broken(&kit, 14, 28);
+		logkit_close(&kit);
+	}
+	logkit_open(&kit);
+	logkit_append(&kit, 2, 64);
+	logkit_expect(&kit, 28, 30, 64);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Nothing is left of list and sealed segment, and nothing valid of the last one: where one start goes on so do the others. */
 START_TEST(bug_A13_a_start_without_a_list_notes_where_the_log_begins)
 {
@@ -1165,6 +1196,7 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, a_damaged_last_record_with_an_empty_segment_behind_a_gap);
 	tcase_add_loop_test(tests, bug_A13_an_emptied_last_segment_behind_damage_stays_the_active_one, 0, 4);
 	tcase_add_loop_test(tests, bug_A13_offsets_that_the_list_knows_are_not_given_out_again, 0, 4);
+	tcase_add_loop_test(tests, bug_A13_offsets_of_a_lost_last_segment_are_not_given_out_again, 0, 4);
 	tcase_add_loop_test(tests, bug_A13_a_start_without_a_list_notes_where_the_log_begins, 0, 2);
 	tcase_add_test(tests, an_empty_segment_ahead_tells_no_format);
 	tcase_add_test(tests, what_cannot_be_opened_says_why);

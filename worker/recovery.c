@@ -251,19 +251,19 @@ fail:
 }
 
 /*
- * Is the empty segment `base` the one that follows the tail? It does not need to stand where that ends: the list tells, too,
- * that the tail had been sealed there, with what it lacks now; without that a start that has cut all of a damaged last segment
- * would be followed by one that goes on ahead of it, in the sealed one.
+ * Is the empty segment `base` the one that follows the tail? It does not need to stand where that ends: when the list knows
+ * where the last one was sealed, which may lack something now, be emptied or gone, it stands there. Otherwise a start would go
+ * on ahead of it, in what was sealed.
  */
 static int
 follows(const struct recovery *r, const struct tail *tail, int64_t base, bool *does)
 {
-	const struct sealed_entry *sealed = sealed_list_find(&r->inventory->list, tail->segment->base);
+	int64_t sealed_end = sealed_list_end(&r->inventory->list);
 	const struct segment view = { .fd = tail->read_fd, .format = tail->segment->format, .end = tail->segment->end,
 		.bytes = tail->segment->bytes };
 
-	*does = base == tail->segment->end || (sealed != NULL && sealed->end == base);
-	if (*does || tail->segment->bytes == tail->file_bytes)
+	*does = base == (sealed_end > tail->segment->end ? sealed_end : tail->segment->end);
+	if (*does || sealed_end > tail->segment->end || tail->segment->bytes == tail->file_bytes)
 		return 0;
 	return evidence_is_seal(&view, tail->file_bytes, base, does);
 }
@@ -399,7 +399,8 @@ is_overtaken(const struct recovery *r, const struct tail *tail)
 {
 	const struct segment *segment = tail->segment;
 
-	return sealed_list_holds(&r->inventory->list, segment->base, segment->end, tail->file_bytes)
+	return sealed_list_end(&r->inventory->list) > segment->end
+	    || sealed_list_holds(&r->inventory->list, segment->base, segment->end, tail->file_bytes)
 	    || (segment->bytes == tail->file_bytes && lost_end(r, segment->end) > segment->end);
 }
 
@@ -410,8 +411,10 @@ is_overtaken(const struct recovery *r, const struct tail *tail)
 static int
 replace_active(struct recovery *r, int64_t base)
 {
+	int64_t sealed_end = sealed_list_end(&r->inventory->list);
 	char file[SEGMENT_NAME_BYTES];
 
+	base = sealed_end > base ? sealed_end : base;
 	r->new_base = lost_end(r, base);
 	segment_name(file, base);
 	log_error("%s/%s is missing, the log's last segment: records from offset %" PRId64 " on are lost, and the log goes on at "
@@ -432,7 +435,7 @@ look_at_empty(struct recovery *r)
 	settle_only_empty(r, least > r->known->published_end ? least : r->known->published_end);
 	if (listing->count > 0)
 		return open_empty(r);
-	return least > 0 ? replace_active(r, least) : 0;
+	return least > 0 ? replace_active(r, 0) : 0;
 }
 
 static int

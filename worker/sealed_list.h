@@ -12,7 +12,8 @@
  *   header   8 bytes "lbsealed" | int32 version 1 | int32 sum of these
  *   entry    int64 base | int64 end offset | int64 bytes | int64 last append, ms | int32 sum of these
  *
- * An entry whose end is its base and which has no bytes is no segment: retention has removed what lies below it.
+ * An entry whose end is its base and which has no bytes is no segment: retention has removed what lies below it, or a start
+ * that had no list has found the log to begin there.
  * The sums are CRC-32C.
  *
  * Any threads may write to it at once; a start reads it while nobody does.
