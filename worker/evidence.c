@@ -65,7 +65,7 @@ evidence_of_file(int fd, int64_t file_bytes, bool sealed, enum evidence *evidenc
 	bool exact;
 
 	*evidence = EVIDENCE_NONE;
-	if (read_as(fd, RECORD_PLAIN, file_bytes, &plain) == -1
+	if (file_bytes == -1 || read_as(fd, RECORD_PLAIN, file_bytes, &plain) == -1
 	    || scan_first(fd, RECORD_CRC32C, file_bytes, &first) == -1)
 		return -1;
 	if (first == RECORD_VALID && plain.whole && read_as(fd, RECORD_CRC32C, file_bytes, &summed) == -1)

@@ -17,7 +17,8 @@ enum evidence {
 	EVIDENCE_CRC32C,
 };
 
-/* In which format do the bytes of a file make sense? `sealed`: it was never torn. Returns 0, or -1 with errno. */
+/* In which format do the bytes of a file make sense? `sealed`: it was never torn. Returns 0, or -1 with errno; -1 for -1 bytes,
+ * with errno as it was. */
 int evidence_of_file(int fd, int64_t file_bytes, bool sealed, enum evidence *evidence);
 
 /* The same of the sealed segment `base`. What cannot be read is no evidence. */
