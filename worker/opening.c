@@ -142,7 +142,8 @@ report_not_yet(struct lane *lane, const char *what, const char *why)
 	char more[LOG_MORE_BYTES];
 
 	if (log_limit_pass(&lane->opening_limit, (int64_t)REPORT_INTERVAL_S * CLOCK_NS_PER_S, more))
-		log_error("partition %s: %s yet: %s; it is tried in %" PRId64 " s%s", lane->name, what, why, lane->backoff.wait_ns / CLOCK_NS_PER_S, more);
+		log_error("partition %s: %s yet: %s; it is tried in %" PRId64 " s%s", lane->name, what, why,
+		    lane->backoff.wait_ns / CLOCK_NS_PER_S, more);
 }
 
 static void

@@ -88,7 +88,8 @@ refuse_errno(struct recovery *r, int64_t base, const char *what)
 {
 	r->short_of = r->short_of || recovery_is_shortage(errno);
 	return refuse(r, "%s/%020" PRId64 ".log: cannot %s: %s%s", r->name, base, what, strerror(errno),
-	    r->failed || r->known->failed || r->short_of ? "" : "; the log stays closed until this is repaired and the broker is restarted");
+	    r->failed || r->known->failed || r->short_of ? ""
+	    : "; the log stays closed until this is repaired and the broker is restarted");
 }
 
 /* Reading or writing has failed with errno. Where that went to the disk itself, it is tried again, later. */
