@@ -7,8 +7,6 @@
  *           byte: the end that was published, when the next bit says so | byte: 1 = that, 2 = visibility durable
  *           then for each file a byte for its name, one for its offset or kind, uint16 length, and its content
  */
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,14 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/log.h"
 #include "common/record.h"
+#include "tests/fuzz_files.h"
 #include "worker/partition.h"
 #include "worker/sealed_list.h"
 #include "worker/segment.h"
 #include "worker/stop_marker.h"
 
-enum { HEAD_BYTES = 3, FILE_HEAD_BYTES = 4, FILES_MAX = 32, NAME_BYTES = 64, PARTITION_FD_MODE = 0700 };
+enum { HEAD_BYTES = 3, FILE_HEAD_BYTES = 4, FILES_MAX = 32, NAME_BYTES = 64 };
 enum { CRC32C_BIT = 1, MAPPED_BIT = 2, OTHER_MODE_BIT = 4, FROM_DISK_BIT = 8, FAILED_BIT = 16, PUBLISHED_BIT = 1,
 	DURABLE_BIT = 2 };
 enum { MODIFIED_S = 1000000000 };	/* every file, so that a marker can be right about it */
@@ -31,7 +29,6 @@ enum { MODIFIED_S = 1000000000 };	/* every file, so that a marker can be right a
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int root_fd = -1, log_fd;
-static char root[256];
 
 static void
 require(bool holds)
@@ -41,44 +38,6 @@ require(bool holds)
 }
 
 /* ---- files ---- */
-
-static void
-empty_directory(int fd)
-{
-	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *directory = fdopendir(copy);
-	struct dirent *entry;
-
-	require(directory != NULL);
-	while ((entry = readdir(directory)) != NULL)
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-		    unlinkat(fd, entry->d_name, 0) == -1 && errno == EISDIR)
-			unlinkat(fd, entry->d_name, AT_REMOVEDIR);
-	closedir(directory);
-}
-
-static void
-remove_root(void)
-{
-	empty_directory(log_fd);
-	empty_directory(root_fd);
-	rmdir(root);
-}
-
-static void
-prepare(void)
-{
-	const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : getenv("TMPDIR");
-
-	snprintf(root, sizeof(root), "%.200s/fuzz-directory-XXXXXX", tmp == NULL ? "/tmp" : tmp);
-	require(mkdtemp(root) != NULL);
-	root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	require(root_fd >= 0 && mkdirat(root_fd, "t-0", PARTITION_FD_MODE) == 0);
-	log_fd = openat(root_fd, "t-0", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	require(log_fd >= 0);
-	log_open("fuzz", (enum log_level)(LOG_ERROR - 1));
-	atexit(remove_root);
-}
 
 /* Names that recovery looks for; the marker stands beside the directory. */
 static int
@@ -261,7 +220,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < HEAD_BYTES)
 		return 0;
 	if (root_fd < 0)
-		prepare();
+		fuzz_files_prepare(&root_fd, &log_fd);
 	settings.record_format = (data[0] & CRC32C_BIT) ? RECORD_CRC32C : RECORD_PLAIN;
 	settings.mapped = (data[0] & MAPPED_BIT) != 0;
 	settings.durable_only = (data[2] & DURABLE_BIT) != 0;
@@ -282,6 +241,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		require(first == -1 ? second == -1 : second >= first && second <= first + 1 && next_start <= start);
 	}
 	stop_marker_free(&marker);
-	empty_directory(log_fd);
+	fuzz_files_empty(log_fd);
 	return 0;
 }

@@ -3,18 +3,15 @@
  * the next start; the first byte chooses format, neighbours, and the write modes of both starts.
  */
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/log.h"
+#include "tests/fuzz_files.h"
 #include "worker/partition.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int root_fd = -1;
-static char root[256];
+static int root_fd = -1, log_fd;
 
 static void
 require(bool holds)
@@ -24,42 +21,12 @@ require(bool holds)
 }
 
 static void
-remove_root(void)
-{
-	unlinkat(root_fd, "t-0", AT_REMOVEDIR);
-	rmdir(root);
-}
-
-static void
-prepare(void)
-{
-	const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : getenv("TMPDIR");
-
-	snprintf(root, sizeof(root), "%.200s/fuzz-recovery-XXXXXX", tmp == NULL ? "/tmp" : tmp);
-	require(mkdtemp(root) != NULL);
-	root_fd = open(root, O_RDONLY | O_DIRECTORY);
-	require(root_fd >= 0);
-	log_open("fuzz", LOG_ERROR);
-	atexit(remove_root);
-}
-
-static void
 put_file(const char *name, const uint8_t *data, size_t size)
 {
-	int fd = openat(root_fd, name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	int fd = openat(log_fd, name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
 	require(fd >= 0 && write(fd, data, size) == (ssize_t)size);
 	close(fd);
-}
-
-static void
-remove_files(void)
-{
-	static const char *const names[] = { "t-0/00000000000000000000.log", "t-0/00000000000000000000.cut",
-		"t-0/00000000000000000000.cut.2", "t-0/00000000000000000005.log" };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		unlinkat(root_fd, names[i], 0);
 }
 
 static int64_t
@@ -86,17 +53,16 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size == 0)
 		return 0;
 	if (root_fd < 0)
-		prepare();
+		fuzz_files_prepare(&root_fd, &log_fd);
 	settings.record_format = (data[0] & 1) ? RECORD_CRC32C : RECORD_PLAIN;
 	settings.mapped = (data[0] & 4) != 0;
-	mkdirat(root_fd, "t-0", 0700);
-	put_file("t-0/00000000000000000000.log", data + 1, size - 1);
+	put_file("00000000000000000000.log", data + 1, size - 1);
 	if ((data[0] & 2) != 0)
-		put_file("t-0/00000000000000000005.log", data, 0);
+		put_file("00000000000000000005.log", data, 0);
 	first = open_once(&settings);
 	if ((data[0] & 8) != 0)
 		settings.mapped = !settings.mapped;
 	require(open_once(&settings) == first);
-	remove_files();
+	fuzz_files_empty(log_fd);
 	return 0;
 }
