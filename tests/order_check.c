@@ -324,6 +324,7 @@ end_rename(struct check *check, const struct order_call *call)
 	set_path(check, file, to, check->line);
 }
 
+/* What a process that was killed in the middle has removed of a log, or not, is not needed any more. */
 static void
 end_name(struct check *check, const struct order_call *call)
 {
@@ -331,7 +332,7 @@ end_name(struct check *check, const struct order_call *call)
 	char path[ORDER_PATH_BYTES];
 	struct wire_bytes absolute = { 0 };
 
-	if (call->result < 0)
+	if (call->result < 0 && !call->unknown)
 		return;
 	if (order_call_is(call, "mkdir")) {
 		order_bytes(&at, &absolute);
@@ -663,6 +664,8 @@ begin_call(struct check *check, const struct order_call *call, struct force *for
 		begin_sendfile(check, call);
 	else if (order_call_is(call, "fdatasync") || order_call_is(call, "fsync"))
 		begin_force(check, call, force);
+	else if (order_call_is(call, "unlinkat") && call->unknown)
+		end_name(check, call);
 }
 
 static void
@@ -680,8 +683,8 @@ end_call(struct check *check, const struct order_call *call, const struct force 
 		end_ftruncate(check, call);
 	else if (order_call_is(call, "renameat") || order_call_is(call, "renameat2"))
 		end_rename(check, call);
-	else if (order_call_is(call, "openat") || order_call_is(call, "mkdir") || order_call_is(call, "mkdirat") ||
-	    order_call_is(call, "unlinkat"))
+	else if (!call->unknown && (order_call_is(call, "openat") || order_call_is(call, "mkdir") ||
+	    order_call_is(call, "mkdirat") || order_call_is(call, "unlinkat")))
 		end_name(check, call);
 }
 
