@@ -333,7 +333,7 @@ find_empty_behind(struct examiner *x, int fd, const struct look *look, int64_t *
 	const struct segment segment = { .fd = fd, .format = x->e->record_format, .base = look->base,
 		.end = look->prefix_end, .bytes = look->prefix_bytes };
 	int64_t sealed_end = caches_sealed_end(x->e->dir_fd);
-	bool more = sealed_end > look->prefix_end, is = false;
+	bool is;
 
 	*next = -1;
 	for (size_t i = 0; i < x->listing.count && *next == -1; i++) {
@@ -341,9 +341,7 @@ find_empty_behind(struct examiner *x, int fd, const struct look *look, int64_t *
 
 		if (base <= look->base)
 			continue;
-		is = base == (more ? sealed_end : look->prefix_end);
-		if (!is && !more && look->prefix_bytes != look->file_bytes
-		    && evidence_is_seal(&segment, look->file_bytes, base, &is) == -1 && errno == ENOMEM)
+		if (evidence_follows(&segment, look->file_bytes, sealed_end, base, &is) == -1 && errno == ENOMEM)
 			return -1;
 		if (is)
 			*next = base;

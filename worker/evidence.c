@@ -111,27 +111,37 @@ walk_on(struct segment *walk, int64_t file_bytes, int64_t content_end)
 	return error == 0 || (error == EBADMSG && walk->bytes >= content_end) ? 0 : -1;
 }
 
-int
-evidence_is_seal(const struct segment *segment, int64_t file_bytes, int64_t base, bool *is)
+/* Are the bytes behind the good records, or could they be, exactly the records up to `base`? */
+static int
+leads_to(const struct segment *last, int64_t file_bytes, int64_t base, bool *leads)
 {
-	struct segment walk = { .fd = segment->fd, .format = segment->format, .end = segment->end,
-		.bytes = segment->bytes };
-	int64_t missing = base - segment->end;
-	int64_t smallest = (int64_t)record_header_bytes(segment->format) + 1;
+	struct segment walk = { .fd = last->fd, .format = last->format, .end = last->end, .bytes = last->bytes };
+	int64_t missing = base - last->end;
+	int64_t smallest = (int64_t)record_header_bytes(last->format) + 1;
 	int64_t rest, content_end;
 
-	*is = false;
-	content_end = scan_content_end(segment->fd, segment->bytes, file_bytes);
+	content_end = scan_content_end(last->fd, last->bytes, file_bytes);
 	if (content_end == -1)
 		return -1;
-	rest = content_end - segment->bytes;
+	rest = content_end - last->bytes;
 	if (missing <= 0 || rest == 0)
 		return 0;
 	if (walk_on(&walk, file_bytes, content_end) == 0)
-		*is = walk.end == base;
+		*leads = walk.end == base;
 	else if (errno == EBADMSG)
-		*is = missing <= rest / smallest && missing >= (rest + RECORD_MAX_BYTES - 1) / RECORD_MAX_BYTES;
+		*leads = missing <= rest / smallest && missing >= (rest + RECORD_MAX_BYTES - 1) / RECORD_MAX_BYTES;
 	else
 		return -1;
 	return 0;
+}
+
+int
+evidence_follows(const struct segment *last, int64_t file_bytes, int64_t sealed_end, int64_t base, bool *follows)
+{
+	bool farther = sealed_end > last->end;
+
+	*follows = base == (farther ? sealed_end : last->end);
+	if (*follows || farther || last->bytes == file_bytes)
+		return 0;
+	return leads_to(last, file_bytes, base, follows);
 }

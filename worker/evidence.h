@@ -1,6 +1,6 @@
 /*
  * What the bytes of a segment file tell where names, settings and caches do not: the record format, and whether a damaged
- * segment had been sealed. Reads only.
+ * segment had been sealed, so that an empty one follows it. Reads only.
  */
 #ifndef WORKER_EVIDENCE_H
 #define WORKER_EVIDENCE_H
@@ -25,11 +25,12 @@ int evidence_of_file(int fd, int64_t file_bytes, bool sealed, enum evidence *evi
 enum evidence evidence_of_sealed(int dir_fd, int64_t base);
 
 /*
- * The segment's good records (its end and bytes) end before the file's bytes do, and an empty segment `base` follows
- * somewhere behind. If this one is a sealed segment with damage, then that one is the active one, and nothing may be cut.
- * It is, if the bytes from the damage on are, or at least could be, exactly the records up to `base`. Returns 0, or -1
- * with errno.
+ * Behind `last`, the last segment with content, stands an empty one, `base`. Is that the active one, and `last` sealed, so that
+ * nothing of it may be cut? `last` has the end and bytes of its good records, which may end before the file's bytes do.
+ * `sealed_end` is where the list of sealed segments ends: when that is farther, because something has been lost since, the
+ * active one begins there. Otherwise it begins where the good records end or, behind damage, where the bytes from there on are,
+ * or at least could be, exactly the records up to `base`. Returns 0, or -1 with errno.
  */
-int evidence_is_seal(const struct segment *segment, int64_t file_bytes, int64_t base, bool *is);
+int evidence_follows(const struct segment *last, int64_t file_bytes, int64_t sealed_end, int64_t base, bool *follows);
 
 #endif

@@ -251,24 +251,6 @@ fail:
 	return -1;
 }
 
-/*
- * Is the empty segment `base` the one that follows the tail? It does not need to stand where that ends: when the list knows
- * where the last one was sealed, which may lack something now, be emptied or gone, it stands there. Otherwise a start would go
- * on ahead of it, in what was sealed.
- */
-static int
-follows(const struct recovery *r, const struct tail *tail, int64_t base, bool *does)
-{
-	int64_t sealed_end = sealed_list_end(&r->inventory->list);
-	const struct segment view = { .fd = tail->read_fd, .format = tail->segment->format, .end = tail->segment->end,
-		.bytes = tail->segment->bytes };
-
-	*does = base == (sealed_end > tail->segment->end ? sealed_end : tail->segment->end);
-	if (*does || sealed_end > tail->segment->end || tail->segment->bytes == tail->file_bytes)
-		return 0;
-	return evidence_is_seal(&view, tail->file_bytes, base, does);
-}
-
 static void
 drop_foreign(struct recovery *r, size_t at)
 {
@@ -286,13 +268,16 @@ drop_foreign(struct recovery *r, size_t at)
 static int
 settle_empty(struct recovery *r, const struct tail *tail, size_t last)
 {
+	const struct segment view = { .fd = tail->read_fd, .format = tail->segment->format, .end = tail->segment->end,
+		.bytes = tail->segment->bytes };
+	int64_t sealed_end = sealed_list_end(&r->inventory->list);
 	struct listing *listing = r->listing;
 	size_t active = last;
 
 	for (size_t i = last + 1; i < listing->count && active == last; i++) {
 		bool ours;
 
-		if (follows(r, tail, listing->segments[i].base, &ours) == -1)
+		if (evidence_follows(&view, tail->file_bytes, sealed_end, listing->segments[i].base, &ours) == -1)
 			return refuse_disk(r, tail->segment->base, "read");
 		if (ours)
 			active = i;
