@@ -1051,6 +1051,34 @@ START_TEST(bug_A13_offsets_of_a_lost_last_segment_are_not_given_out_again)
 }
 END_TEST
 
+/*
+ * The active segment is gone, and a file stands among the offsets of the sealed one: with the segment that is made now the list
+ * tells that it is foreign, at the first start as at all others. `_i`: the sealed one is whole; it is empty.
+ */
+START_TEST(bug_A13_a_file_among_sealed_offsets_is_foreign_at_once)
+{
+	char among[LOGKIT_PATH_BYTES], last[LOGKIT_PATH_BYTES];
+
+	make_sealed_and_empty();
+	logkit_segment_path(&kit, 9, among);
+	logkit_segment_path(&kit, 14, last);
+	ck_assert_int_eq(unlink(last), 0);
+	logkit_write_file(among, "\xff\xff\xff\xff garbage", 12);
+	if (_i == 1)
+		logkit_truncate(path, 0);
+	for (int start = 0; start < 3; start++) {
+		logkit_open(&kit);
+		ck_assert_int_eq(partition_log_start(kit.p), _i == 0 ? 0 : 14);
+		ck_assert_int_eq(partition_log_end(kit.p), 14 + start);
+		logkit_expect(&kit, _i == 0 ? 0 : 14, 14 + start, 64);
+		logkit_append(&kit, 1, 64);
+		ck_assert_int_eq(logkit_file_bytes(among), 12);
+		logkit_close(&kit);
+	}
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Nothing is left of list and sealed segment, and nothing valid of the last one: where one start goes on so do the others. */
 START_TEST(bug_A13_a_start_without_a_list_notes_where_the_log_begins)
 {
@@ -1197,6 +1225,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, bug_A13_an_emptied_last_segment_behind_damage_stays_the_active_one, 0, 4);
 	tcase_add_loop_test(tests, bug_A13_offsets_that_the_list_knows_are_not_given_out_again, 0, 4);
 	tcase_add_loop_test(tests, bug_A13_offsets_of_a_lost_last_segment_are_not_given_out_again, 0, 4);
+	tcase_add_loop_test(tests, bug_A13_a_file_among_sealed_offsets_is_foreign_at_once, 0, 2);
 	tcase_add_loop_test(tests, bug_A13_a_start_without_a_list_notes_where_the_log_begins, 0, 2);
 	tcase_add_test(tests, an_empty_segment_ahead_tells_no_format);
 	tcase_add_test(tests, what_cannot_be_opened_says_why);

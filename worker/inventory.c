@@ -43,8 +43,8 @@ is_foreign(const struct inventory *inventory, int64_t base)
 	return around != NULL && find_listed(inventory->listing, around->end) != NULL;
 }
 
-static void
-drop_foreign(struct inventory *inventory)
+void
+inventory_drop_foreign(struct inventory *inventory)
 {
 	struct listing *listing = inventory->listing;
 
@@ -89,7 +89,7 @@ inventory_read(struct inventory *inventory)
 		if (errno != ENOENT)
 			inventory->wrong = errno == EBADMSG ? "it is damaged, or no such list" : strerror(errno);
 	}
-	drop_foreign(inventory);
+	inventory_drop_foreign(inventory);
 	if (inventory->listing->count > 0)
 		sealed_list_allow_for(&inventory->list, inventory->stray_bytes, inventory->listing->segments[0].base);
 	take_times(inventory);

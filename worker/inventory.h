@@ -30,6 +30,10 @@ struct inventory {
  * by the caller and borrowed. Returns 0, or -1 with errno ENOMEM and nothing to free.
  */
 int inventory_read(struct inventory *inventory);
+
+/* The same for what is foreign, when a segment has been added to the listing that lends the list weight. */
+void inventory_drop_foreign(struct inventory *inventory);
+
 void inventory_free(struct inventory *inventory);
 
 /* When the active segment, the last one in the listing, is known: tells what is missing, changed or unlikely. */

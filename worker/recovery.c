@@ -879,10 +879,12 @@ create_active(struct recovery *r)
 	r->active = roll_create_segment(r->dir_fd, base, r->settings->record_format, r->settings->index_interval_bytes);
 	if (r->active == NULL)
 		return refuse_disk(r, base, "create");
-	if (syscalls.fdatasync(r->active->fd) == 0 && roll_publish_segment(r->dir_fd, base) == 0
-	    && listing_add(r->listing, base) == 0)
-		return 0;
-	return refuse_disk(r, base, "create");
+	if (syscalls.fdatasync(r->active->fd) == -1 || roll_publish_segment(r->dir_fd, base) == -1
+	    || listing_add(r->listing, base) == -1)
+		return refuse_disk(r, base, "create");
+	/* The next start finds it there. */
+	inventory_drop_foreign(r->inventory);
+	return 0;
 }
 
 static int

@@ -27,7 +27,7 @@ struct recovery {
 	const struct partition_settings *settings;
 	const struct partition_known *known;
 	struct listing *listing;	/* afterwards: the segments of the log, the active one last */
-	const struct inventory *inventory;
+	struct inventory *inventory;	/* of that listing */
 	const struct stop_state *left;	/* how a clean stop has left the log, whatever has become of it; or NULL */
 	char *why;			/* PARTITION_WHY_BYTES */
 
