@@ -2,21 +2,12 @@
  * libFuzzer: any bytes as what a broker sends. The first byte chooses what was asked for; the rest is an answer, or (with its
  * highest bit) the payload of a FETCH. What the library's codec believes must lie inside the bytes and hold what the header says.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/lib/logbroker.h"
+#include "tests/fuzz_target.h"
 
 enum { PAYLOAD_BIT = 0x80, VERSION_BIT = 0x40, FORMAT_BIT = 0x20 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 static void
 check_end(struct lb_walk *walk, enum lb_walk_result result, const struct lb_record *record)

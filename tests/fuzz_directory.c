@@ -9,13 +9,13 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/record.h"
 #include "tests/fuzz_files.h"
+#include "tests/fuzz_target.h"
 #include "worker/partition.h"
 #include "worker/sealed_list.h"
 #include "worker/segment.h"
@@ -26,16 +26,7 @@ enum { CRC32C_BIT = 1, MAPPED_BIT = 2, OTHER_MODE_BIT = 4, FROM_DISK_BIT = 8, FA
 	DURABLE_BIT = 2 };
 enum { MODIFIED_S = 1000000000 };	/* every file, so that a marker can be right about it */
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static int root_fd = -1, log_fd;
-
-static void
-require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 /* ---- files ---- */
 

@@ -1,7 +1,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +9,10 @@
 
 #include "common/log.h"
 #include "tests/fuzz_files.h"
+#include "tests/fuzz_target.h"
 
 static int made_root_fd, made_log_fd;
 static char root[256];
-
-static void
-require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 void
 fuzz_files_empty(int fd)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/message.h"
+#include "tests/fuzz_target.h"
 #include "tests/packets.h"
 #include "worker/connections.h"
 #include "worker/inbox.h"
@@ -19,13 +20,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 _Noreturn void __wrap_log_fatal(int status, const char *format, ...);
 
 static jmp_buf exited;
-
-static void
-require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 /* In place of the process's end. */
 _Noreturn void

@@ -2,23 +2,14 @@
  * libFuzzer: any bytes as a segment. A look must end, believe the same records as the scan that recovery decides by, and
  * account for every byte and every record; the first byte chooses format and what stands behind the segment.
  */
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "client/look.h"
+#include "tests/fuzz_target.h"
 #include "worker/scan.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static int fd = -1;
-
-static void
-require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 static void
 put(const uint8_t *data, size_t size)

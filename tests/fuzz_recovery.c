@@ -3,22 +3,13 @@
  * the next start; the first byte chooses format, neighbours, and the write modes of both starts.
  */
 #include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/fuzz_files.h"
+#include "tests/fuzz_target.h"
 #include "worker/partition.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static int root_fd = -1, log_fd;
-
-static void
-require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 static void
 put_file(const char *name, const uint8_t *data, size_t size)

@@ -2,7 +2,6 @@
  * libFuzzer: any packets as what a worker says over its channel (packets.h). Whatever the supervisor believes must hold
  * what report.h and ends.h promise of it, what it does not believe must leave nothing behind.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,18 +11,10 @@
 #include "common/clock.h"
 #include "supervisor/ends.h"
 #include "supervisor/report.h"
+#include "tests/fuzz_target.h"
 #include "tests/packets.h"
 
 enum { GROUPS = 3, SLOTS = 5 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 static mode_t
 kind_of(int fd, off_t *bytes)

@@ -4,15 +4,7 @@
 
 #include "common/bytes.h"
 #include "common/codec.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool holds)
-{
-	if (!holds)
-		abort();
-}
+#include "tests/fuzz_target.h"
 
 static void
 walk_records(const struct codec_request *request)

@@ -1,12 +1,10 @@
 /* libFuzzer: any bytes as broker.ini. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "supervisor/settings.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz_target.h"
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -16,8 +14,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct settings settings;
 	char path[64];
 
-	if (fd < 0 || errors == NULL || write(fd, data, size) != (ssize_t)size)
-		abort();
+	require(fd >= 0 && errors != NULL && write(fd, data, size) == (ssize_t)size);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (settings_read(path, &settings, errors) == 0)
 		settings_free(&settings);

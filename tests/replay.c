@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INPUT_MAX_BYTES = 1024 * 1024 };
+#include "tests/fuzz_target.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+enum { INPUT_MAX_BYTES = 1024 * 1024 };
 
 static void
 replay(const char *directory, const char *name)
