@@ -139,19 +139,6 @@ caches_read_list(struct sealed_list *list, int dir_fd, const struct listing *lis
 	return 0;
 }
 
-int64_t
-caches_sealed_end(int dir_fd)
-{
-	struct sealed_list list;
-	int64_t end;
-
-	if (sealed_list_read(dir_fd, &list, NULL) == -1)
-		return 0;
-	end = sealed_list_end(&list);
-	sealed_list_free(&list);
-	return end;
-}
-
 /* As recovery sees it. */
 bool
 caches_know_more(const struct sealed_list *list, int dir_fd, const struct look *last, enum record_format format,
@@ -164,4 +151,17 @@ caches_know_more(const struct sealed_list *list, int dir_fd, const struct look *
 	*end = index_file_end(dir_fd, sealed_end > last->end ? sealed_end : last->end, format);
 	return sealed_end > last->end || sealed_list_holds(list, last->base, last->end, last->file_bytes)
 	    || (last->prefix_bytes == last->file_bytes && *end > last->end);
+}
+
+void
+caches_find_end(int dir_fd, const struct look *last, enum record_format format, int64_t *sealed_end, int64_t *lost_end)
+{
+	struct sealed_list list;
+
+	if (sealed_list_read(dir_fd, &list, NULL) == -1)
+		list = (struct sealed_list){ 0 };
+	*sealed_end = sealed_list_end(&list);
+	if (!caches_know_more(&list, dir_fd, last, format, lost_end))
+		*lost_end = -1;
+	sealed_list_free(&list);
 }

@@ -38,11 +38,12 @@ void caches_judge(struct look *look, const struct caches_index *index, int fd);
 enum { CACHES_TEXT_BYTES = 160 };
 int caches_read_list(struct sealed_list *list, int dir_fd, const struct listing *listing, char *text);
 
-/* Where the last segment was sealed that the list knows; 0: it tells nothing. */
-int64_t caches_sealed_end(int dir_fd);
-
 /* Was there a segment behind the last one that is there? Then *end is where the log is known to have ended. */
 bool caches_know_more(const struct sealed_list *list, int dir_fd, const struct look *last, enum record_format format,
     int64_t *end);
+
+/* The same by the list as it is now: that end, or -1; and where the last segment was sealed that the list knows, 0 = it tells
+ * nothing. */
+void caches_find_end(int dir_fd, const struct look *last, enum record_format format, int64_t *sealed_end, int64_t *lost_end);
 
 #endif

@@ -332,16 +332,17 @@ find_empty_behind(struct examiner *x, int fd, const struct look *look, int64_t *
 {
 	const struct segment segment = { .fd = fd, .format = x->e->record_format, .base = look->base,
 		.end = look->prefix_end, .bytes = look->prefix_bytes };
-	int64_t sealed_end = caches_sealed_end(x->e->dir_fd);
+	int64_t sealed_end, lost_end;
 	bool is;
 
+	caches_find_end(x->e->dir_fd, look, x->e->record_format, &sealed_end, &lost_end);
 	*next = -1;
 	for (size_t i = 0; i < x->listing.count && *next == -1; i++) {
 		int64_t base = x->listing.segments[i].base;
 
 		if (base <= look->base)
 			continue;
-		if (evidence_follows(&segment, look->file_bytes, sealed_end, base, &is) == -1 && errno == ENOMEM)
+		if (evidence_follows(&segment, look->file_bytes, sealed_end, lost_end, base, &is) == -1 && errno == ENOMEM)
 			return -1;
 		if (is)
 			*next = base;

@@ -461,6 +461,7 @@ START_TEST(bug_A6_every_damage_has_its_answer)
 {
 	const struct row *row = &rows[_i / FORMATS];
 	int64_t sizes[ACTIVE], found;
+	int appended = 0;
 	char *lines;
 
 	make_log(_i % FORMATS == 0 ? RECORD_PLAIN : RECORD_CRC32C, row->interval_bytes);
@@ -479,7 +480,7 @@ START_TEST(bug_A6_every_damage_has_its_answer)
 		}
 		free(lines);
 		ck_assert_int_eq(partition_log_start(kit.p), row->start);
-		ck_assert_int_eq(partition_log_end(kit.p), row->end + 2 * round);
+		ck_assert_int_eq(partition_log_end(kit.p), row->end + 2 * appended);
 		logkit_catch_lines();
 		expect_readable(row);
 		lines = logkit_caught_lines();
@@ -488,8 +489,12 @@ START_TEST(bug_A6_every_damage_has_its_answer)
 		else if (round == 0)
 			ck_assert_msg(strstr(lines, row->tells) != NULL, "%s:\n%s", row->name, lines);
 		free(lines);
-		logkit_append(&kit, 2, SIZE);
-		logkit_expect(&kit, row->end, row->end + 2 * round + 2, SIZE);
+		/* The second start finds what the first one has left, and nothing more. */
+		if (round > 0) {
+			logkit_append(&kit, 2, SIZE);
+			appended++;
+		}
+		logkit_expect(&kit, row->end, row->end + 2 * appended, SIZE);
 		if (round == 1)
 			ck_assert_int_eq(logkit_barrier(&kit), 0);
 		expect_same_sizes(row, sizes);

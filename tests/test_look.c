@@ -509,7 +509,7 @@ START_TEST(a_missing_segment_is_told)
 }
 END_TEST
 
-/* It had a name before the list knew of the one ahead of it; and its own index tells how far it went. */
+/* It had a name before the list knew of the one ahead of it; and its own index tells how far it went, also behind a start. */
 START_TEST(a_missing_last_segment_is_told)
 {
 	char path[LOGKIT_PATH_BYTES];
@@ -522,6 +522,12 @@ START_TEST(a_missing_last_segment_is_told)
 	examine();
 	expect_told(2, (const char *const[]){ "leftover 00000000000000000018.index", "missing_records 00000000000000000018.log: it is "
 	    "not there any more: 6 records from offset 18 on missing" });
+	logkit_open(&kit);
+	logkit_close(&kit);
+	examine();
+	expect_told(2, (const char *const[]){ "leftover 00000000000000000018.index", "missing_records 00000000000000000012.log: its "
+	    "records end at offset 18, but the next segment begins at 24: 6 records missing" });
+	remove_segment(24);
 	logkit_remove_list(&kit);
 	ck_assert_int_eq(examine().findings[FINDING_CORRUPTION], 1);
 	remove_index(18);

@@ -261,6 +261,26 @@ drop_foreign(struct recovery *r, size_t at)
 	listing_remove(r->listing, at);
 }
 
+/* Where did the active segment `base` end, which is not there any more? The clean stop may tell, or its index. */
+static int64_t
+lost_end(const struct recovery *r, int64_t base)
+{
+	if (r->left != NULL && r->left->base == base)
+		return r->left->end;
+	return index_file_end(r->dir_fd, base, r->settings->record_format);
+}
+
+/* Had there been a segment behind the last one that is there? The list says so, or what an orphan is left of. */
+static bool
+is_overtaken(const struct recovery *r, const struct tail *tail)
+{
+	const struct segment *segment = tail->segment;
+
+	return sealed_list_end(&r->inventory->list) > segment->end
+	    || sealed_list_holds(&r->inventory->list, segment->base, segment->end, tail->file_bytes)
+	    || (segment->bytes == tail->file_bytes && lost_end(r, segment->end) > segment->end);
+}
+
 /*
  * Sorts out the empty segments: of those behind entry `last`, the tail's, one can be the active segment, which then is
  * the last in the listing; all others are foreign. Returns 0, or -1 with `why`.
@@ -270,14 +290,17 @@ settle_empty(struct recovery *r, const struct tail *tail, size_t last)
 {
 	const struct segment view = { .fd = tail->read_fd, .format = tail->segment->format, .end = tail->segment->end,
 		.bytes = tail->segment->bytes };
-	int64_t sealed_end = sealed_list_end(&r->inventory->list);
+	int64_t sealed_end = sealed_list_end(&r->inventory->list), lost = -1;
 	struct listing *listing = r->listing;
 	size_t active = last;
 
+	r->next_base = sealed_end > view.end ? sealed_end : view.end;
+	if (last + 1 < listing->count && is_overtaken(r, tail))
+		lost = lost_end(r, r->next_base);
 	for (size_t i = last + 1; i < listing->count && active == last; i++) {
 		bool ours;
 
-		if (evidence_follows(&view, tail->file_bytes, sealed_end, listing->segments[i].base, &ours) == -1)
+		if (evidence_follows(&view, tail->file_bytes, sealed_end, lost, listing->segments[i].base, &ours) == -1)
 			return refuse_disk(r, tail->segment->base, "read");
 		if (ours)
 			active = i;
@@ -370,42 +393,20 @@ open_empty(struct recovery *r)
 	    r->name, listed->base);
 }
 
-/* Where did the active segment `base` end, which is not there any more? The clean stop may tell, or its index. */
-static int64_t
-lost_end(const struct recovery *r, int64_t base)
-{
-	if (r->left != NULL && r->left->base == base)
-		return r->left->end;
-	return index_file_end(r->dir_fd, base, r->settings->record_format);
-}
-
-/* Had there been a segment behind the last one that is there? The list says so, or what an orphan is left of. */
-static bool
-is_overtaken(const struct recovery *r, const struct tail *tail)
-{
-	const struct segment *segment = tail->segment;
-
-	return sealed_list_end(&r->inventory->list) > segment->end
-	    || sealed_list_holds(&r->inventory->list, segment->base, segment->end, tail->file_bytes)
-	    || (segment->bytes == tail->file_bytes && lost_end(r, segment->end) > segment->end);
-}
-
 /*
  * The last segment that is there had been sealed, so there was one behind it. To go on in its place would give its offsets
  * to other records; so the log goes on where it is known to have ended, behind a gap.
  */
 static int
-replace_active(struct recovery *r, int64_t base)
+replace_active(struct recovery *r)
 {
-	int64_t sealed_end = sealed_list_end(&r->inventory->list);
 	char file[SEGMENT_NAME_BYTES];
 
-	base = sealed_end > base ? sealed_end : base;
-	r->new_base = lost_end(r, base);
-	segment_name(file, base);
+	r->new_base = lost_end(r, r->next_base);
+	segment_name(file, r->next_base);
 	log_error("%s/%s is missing, the log's last segment: records from offset %" PRId64 " on are lost, and the log goes on at "
 	    "offset %" PRId64 ". To get them back, stop the broker, restore the file and remove the one that is made now",
-	    r->name, file, base, r->new_base);
+	    r->name, file, r->next_base, r->new_base);
 	return 0;
 }
 
@@ -421,7 +422,8 @@ look_at_empty(struct recovery *r)
 	settle_only_empty(r, least > r->known->published_end ? least : r->known->published_end);
 	if (listing->count > 0)
 		return open_empty(r);
-	return least > 0 ? replace_active(r, 0) : 0;
+	r->next_base = least;
+	return least > 0 ? replace_active(r) : 0;
 }
 
 static int
@@ -436,7 +438,7 @@ look_at_tail(struct recovery *r, struct tail *tail, size_t last)
 		if (check_published(r, tail->segment->end) == -1)
 			return -1;
 		if (is_overtaken(r, tail))
-			return replace_active(r, tail->segment->end);
+			return replace_active(r);
 		take_active(r, tail);
 		return 0;
 	}
@@ -791,12 +793,19 @@ renew_tail(struct recovery *r, const struct tail *tail)
 
 /* ---- settle ---- */
 
+/* As long as nothing has been appended, only the index of a segment that is missing tells why the log goes on where it does. */
 static void
 remove_leftovers(const struct recovery *r)
 {
+	char needed[SEGMENT_NAME_BYTES] = "";
+
+	if (r->active->bytes == 0 && r->active->base > r->next_base)
+		index_file_name(needed, r->next_base);
 	for (size_t i = 0; i < r->listing->leftover_count; i++) {
 		const char *name = r->listing->leftovers[i];
 
+		if (strcmp(name, needed) == 0)
+			continue;
 		if (syscalls.unlink(r->dir_fd, name) == -1 && errno != ENOENT)
 			log_warning("%s/%s: cannot remove this left-over: %s; it does no harm", r->name, name,
 			    strerror(errno));
@@ -920,6 +929,7 @@ recovery_run(struct recovery *recovery)
 
 	recovery->active = NULL;
 	recovery->new_base = 0;
+	recovery->next_base = 0;
 	recovery->as_left = false;
 	recovery->index = (struct index_taken){ 0 };
 	recovery->index_error = 0;

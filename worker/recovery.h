@@ -32,6 +32,7 @@ struct recovery {
 	char *why;			/* PARTITION_WHY_BYTES */
 
 	int64_t new_base;		/* its own: where the active segment begins, when it has to be created */
+	int64_t next_base;		/* its own: the segment behind the last one that holds anything, which may be missing */
 	bool as_left;			/* its own: the active segment is just as a clean stop, or a release, has left it */
 
 	/* Results. */
