@@ -872,6 +872,36 @@ START_TEST(what_retention_removes_leaves_the_list)
 }
 END_TEST
 
+/* Also a list that has been written anew when nothing sealed was left: the active segment is lost, and nothing else. */
+START_TEST(bug_A13_a_list_without_segments_tells_where_the_log_ended)
+{
+	char path[LOGKIT_PATH_BYTES];
+	int64_t bytes, end;
+
+	make_segments(RECORD_CRC32C, 1);
+	kit.settings.retention_bytes = 1;
+	logkit_reopen(&kit);
+	logkit_file_path(&kit, SEALED_LIST_NAME, path);
+	do {
+		bytes = logkit_file_bytes(path);
+		logkit_append(&kit, 9, 100);
+		retire_all();
+	} while (logkit_file_bytes(path) > bytes);
+	end = partition_log_start(kit.p);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, end, path);
+	ck_assert_int_eq(unlink(path), 0);
+	logkit_remove_index(&kit, end);
+	for (int start = 0; start < 2; start++) {
+		logkit_open(&kit);
+		ck_assert_int_eq(partition_log_start(kit.p), end);
+		ck_assert_int_eq(partition_log_end(kit.p), end);
+		logkit_close(&kit);
+	}
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Where damage to the list may hide what retention has noted there, it does not speak of what is gone from the front. */
 START_TEST(bug_A6_a_damaged_list_misses_nothing_that_retention_has_removed)
 {
@@ -1641,6 +1671,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, bug_A6_a_list_that_is_missing_or_damaged_is_made_anew, 0, FORMATS);
 	tcase_add_test(tests, the_list_knows_when_a_segment_was_written);
 	tcase_add_test(tests, what_retention_removes_leaves_the_list);
+	tcase_add_test(tests, bug_A13_a_list_without_segments_tells_where_the_log_ended);
 	tcase_add_test(tests, bug_A6_a_damaged_list_misses_nothing_that_retention_has_removed);
 	tcase_add_loop_test(tests, what_a_clean_stop_has_left_is_neither_read_nor_forced, 0, 4 * FORMATS);
 	tcase_add_loop_test(tests, a_marker_is_not_believed_of_a_log_that_was_changed, 0, FORMATS);

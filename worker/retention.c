@@ -20,6 +20,7 @@ struct partition_retire {
 	int64_t bases[RETIRE_MAX];	/* oldest first; one that was doomed again may stand anywhere */
 	size_t count;
 	size_t sealed_count;		/* segments that stay */
+	int64_t log_start;		/* where the first of them begins, or the active one */
 	struct segment *closing;	/* by next; each with its last reference */
 
 	size_t done;		/* of them are unlinked, and the directory is forced behind each */
@@ -202,6 +203,7 @@ partition_retire_begin(struct partition *p)
 		return NULL;
 	retire->dir_fd = p->dir_fd;
 	retire->sealed_count = p->sealed_count;
+	retire->log_start = p->sealed_count > 0 ? p->sealed[0].base : p->active->base;
 	retire->closing = take_unused(p);
 	if (may_unlink(p))
 		retire->count = p->doomed_count < RETIRE_MAX ? p->doomed_count : RETIRE_MAX;
@@ -240,12 +242,7 @@ unlink_one(struct partition_retire *retire, int dir_fd, int64_t base)
 static void
 note_start(struct partition_retire *retire, int dir_fd)
 {
-	int64_t youngest = retire->bases[0];
-
-	for (size_t i = 1; i < retire->count; i++)
-		if (retire->bases[i] > youngest)
-			youngest = retire->bases[i];
-	if (sealed_list_note_start(dir_fd, youngest + 1) == -1)
+	if (sealed_list_note_start(dir_fd, retire->log_start) == -1)
 		retire->note_error = errno;
 	else
 		sealed_list_trim(dir_fd, retire->sealed_count);
