@@ -424,7 +424,9 @@ START_TEST(bug_A18_killed_with_an_empty_active_segment)
 		expect_records(0, start, 20);
 	}
 	produce(0, 20, 25);
-	expect_records(0, start, 25);
+	/* Retention gives these no more than a second. */
+	if (!retention)
+		expect_records(0, start, 25);
 	broker_stop(&broker);
 	broker_end(&broker);
 }
