@@ -154,14 +154,15 @@ caches_know_more(const struct sealed_list *list, int dir_fd, const struct look *
 }
 
 void
-caches_find_end(int dir_fd, const struct look *last, enum record_format format, int64_t *sealed_end, int64_t *lost_end)
+caches_find_end(int dir_fd, const struct look *last, enum record_format format, int64_t *sealed_end,
+    int64_t *indexed_end)
 {
 	struct sealed_list list;
 
 	if (sealed_list_read(dir_fd, &list, NULL) == -1)
 		list = (struct sealed_list){ 0 };
 	*sealed_end = sealed_list_end(&list);
-	if (!caches_know_more(&list, dir_fd, last, format, lost_end))
-		*lost_end = -1;
+	if (!caches_know_more(&list, dir_fd, last, format, indexed_end))
+		*indexed_end = -1;
 	sealed_list_free(&list);
 }

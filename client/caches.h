@@ -44,6 +44,7 @@ bool caches_know_more(const struct sealed_list *list, int dir_fd, const struct l
 
 /* The same by the list as it is now: that end, or -1; and where the last segment was sealed that the list knows, 0 = it tells
  * nothing. */
-void caches_find_end(int dir_fd, const struct look *last, enum record_format format, int64_t *sealed_end, int64_t *lost_end);
+void caches_find_end(int dir_fd, const struct look *last, enum record_format format, int64_t *sealed_end,
+    int64_t *indexed_end);
 
 #endif

@@ -328,21 +328,23 @@ examine_file_format(int fd, int format, enum record_format *record_format, bool 
 
 /* The look was at the last segment with content. Is an empty one behind it the active one, and this one sealed? */
 static int
-find_empty_behind(struct examiner *x, int fd, const struct look *look, int64_t *next)
+find_empty_behind(struct examiner *x, int fd, const struct caches_index *index, const struct look *look, int64_t *next)
 {
 	const struct segment segment = { .fd = fd, .format = x->e->record_format, .base = look->base,
 		.end = look->prefix_end, .bytes = look->prefix_bytes };
-	int64_t sealed_end, lost_end;
+	int64_t sealed_end, indexed_end;
 	bool is;
 
-	caches_find_end(x->e->dir_fd, look, x->e->record_format, &sealed_end, &lost_end);
+	caches_find_end(x->e->dir_fd, look, x->e->record_format, &sealed_end, &indexed_end);
+	if (indexed_end == -1)
+		indexed_end = index->file.point.end;
 	*next = -1;
-	for (size_t i = 0; i < x->listing.count && *next == -1; i++) {
+	for (size_t i = x->listing.count; i-- > 0 && *next == -1;) {
 		int64_t base = x->listing.segments[i].base;
 
 		if (base <= look->base)
 			continue;
-		if (evidence_follows(&segment, look->file_bytes, sealed_end, lost_end, base, &is) == -1 && errno == ENOMEM)
+		if (evidence_follows(&segment, look->file_bytes, sealed_end, indexed_end, base, &is) == -1 && errno == ENOMEM)
 			return -1;
 		if (is)
 			*next = base;
@@ -379,7 +381,7 @@ look_at_open(struct examiner *x, int fd, const struct caches_index *index, int64
 
 	if (look_at(look, fd, x->e->record_format, base, next, &index->marks, progress) == -1)
 		return -1;
-	if (next == -1 && find_empty_behind(x, fd, look, &next) == -1)
+	if (next == -1 && find_empty_behind(x, fd, index, look, &next) == -1)
 		return -1;
 	if (look->next != next && look_at(look, fd, x->e->record_format, base, next, &index->marks, NULL) == -1)
 		return -1;

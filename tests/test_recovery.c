@@ -1052,6 +1052,78 @@ START_TEST(bug_A13_offsets_of_a_lost_last_segment_are_not_given_out_again)
 END_TEST
 
 /*
+ * The last sealed segment is emptied, cut short or overwritten, the active one is empty, and the list has lost its last entry, or
+ * is gone: the segment's index knows where it was sealed. `_i`: which list; which damage.
+ */
+START_TEST(bug_A13_an_index_knows_where_a_damaged_last_segment_was_sealed)
+{
+	char list[LOGKIT_PATH_BYTES];
+	int good = _i / 2 == 1 ? 17 : 14;
+	int64_t bytes;
+
+	logkit_begin(&kit, RECORD_CRC32C, 1024);
+	logkit_open(&kit);
+	logkit_append(&kit, 28, 64);
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	logkit_close(&kit);
+	logkit_file_path(&kit, "sealed.list", list);
+	if (_i % 2 == 0)
+		ck_assert_int_eq(unlink(list), 0);
+	else
+		logkit_truncate(list, logkit_file_bytes(list) - 36);
+	logkit_segment_path(&kit, 14, path);
+	if (_i / 2 == 2)
+		logkit_write_file(path, "\xff\xff\xff\xff garbage", 12);
+	else
+		logkit_truncate(path, _i / 2 == 1 ? 3 * 72 + 5 : 0);
+	bytes = logkit_file_bytes(path);
+	for (int start = 0; start < 3; start++) {
+		logkit_open(&kit);
+		ck_assert_int_eq(partition_log_start(kit.p), 0);
+		ck_assert_int_eq(partition_log_end(kit.p), 28);
+		ck_assert_int_eq(logkit_file_bytes(path), bytes);
+		logkit_expect(&kit, 0, good, 64);
+		logkit_expect_broken(&kit, good, 28);
+		logkit_close(&kit);
+	}
+	logkit_open(&kit);
+	logkit_append(&kit, 2, 64);
+	logkit_expect(&kit, 28, 30, 64);
+	logkit_end(&kit);
+}
+END_TEST
+
+/* Two segments behind the last one that is there are gone, and the list with them: their indexes tell where the log ended. */
+START_TEST(bug_A13_indexes_of_lost_segments_tell_where_the_log_ended)
+{
+	logkit_begin(&kit, RECORD_CRC32C, 1024);
+	logkit_open(&kit);
+	logkit_append(&kit, 30, 64);
+	logkit_reopen(&kit);
+	logkit_close(&kit);
+	logkit_remove_list(&kit);
+	for (int64_t base = 14; base <= 28; base += 14) {
+		logkit_segment_path(&kit, base, path);
+		ck_assert_int_eq(unlink(path), 0);
+	}
+	for (int start = 0; start < 3; start++) {
+		logkit_open(&kit);
+		ck_assert_int_eq(partition_log_end(kit.p), 30);
+		logkit_expect_broken(&kit, 14, 30);
+		logkit_close(&kit);
+	}
+	/* What has told that goes when the log itself does. */
+	logkit_open(&kit);
+	logkit_append(&kit, 1, 64);
+	logkit_reopen(&kit);
+	logkit_reopen(&kit);
+	ck_assert_int_eq(partition_log_end(kit.p), 31);
+	ck_assert_int_eq(logkit_count_files(&kit, ".index"), 2);
+	logkit_end(&kit);
+}
+END_TEST
+
+/*
  * The active segment is gone, and a file stands among the offsets of the sealed one: with the segment that is made now the list
  * tells that it is foreign, at the first start as at all others. `_i`: the sealed one is whole; it is empty.
  */
@@ -1225,6 +1297,8 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, bug_A13_an_emptied_last_segment_behind_damage_stays_the_active_one, 0, 4);
 	tcase_add_loop_test(tests, bug_A13_offsets_that_the_list_knows_are_not_given_out_again, 0, 4);
 	tcase_add_loop_test(tests, bug_A13_offsets_of_a_lost_last_segment_are_not_given_out_again, 0, 4);
+	tcase_add_loop_test(tests, bug_A13_an_index_knows_where_a_damaged_last_segment_was_sealed, 0, 6);
+	tcase_add_test(tests, bug_A13_indexes_of_lost_segments_tell_where_the_log_ended);
 	tcase_add_loop_test(tests, bug_A13_a_file_among_sealed_offsets_is_foreign_at_once, 0, 2);
 	tcase_add_loop_test(tests, bug_A13_a_start_without_a_list_notes_where_the_log_begins, 0, 2);
 	tcase_add_test(tests, an_empty_segment_ahead_tells_no_format);

@@ -136,12 +136,12 @@ leads_to(const struct segment *last, int64_t file_bytes, int64_t base, bool *lea
 }
 
 int
-evidence_follows(const struct segment *last, int64_t file_bytes, int64_t sealed_end, int64_t lost_end, int64_t base,
+evidence_follows(const struct segment *last, int64_t file_bytes, int64_t sealed_end, int64_t indexed_end, int64_t base,
     bool *follows)
 {
 	bool farther = sealed_end > last->end;
 
-	*follows = base == (farther ? sealed_end : last->end) || base == lost_end;
+	*follows = base == (farther ? sealed_end : last->end) || base == indexed_end;
 	if (*follows || farther || last->bytes == file_bytes)
 		return 0;
 	return leads_to(last, file_bytes, base, follows);

@@ -29,10 +29,11 @@ enum evidence evidence_of_sealed(int dir_fd, int64_t base);
  * nothing of it may be cut? `last` has the end and bytes of its good records, which may end before the file's bytes do.
  * `sealed_end` is where the list of sealed segments ends: when that is farther, because something has been lost since, the
  * active one begins there. Otherwise it begins where the good records end or, behind damage, where the bytes from there on are,
- * or at least could be, exactly the records up to `base`. Or that one is missing, and is known to have ended at `lost_end` (-1:
- * it is not): there an earlier start has gone on. Returns 0, or -1 with errno.
+ * or at least could be, exactly the records up to `base`. Or it begins at `indexed_end` (-1: nowhere): so far `last` had reached
+ * once, or a segment behind it that is missing or empty now, as its index tells. Of several that follow it is the farthest, so
+ * that no offset is given out again. Returns 0, or -1 with errno.
  */
-int evidence_follows(const struct segment *last, int64_t file_bytes, int64_t sealed_end, int64_t lost_end, int64_t base,
+int evidence_follows(const struct segment *last, int64_t file_bytes, int64_t sealed_end, int64_t indexed_end, int64_t base,
     bool *follows);
 
 #endif

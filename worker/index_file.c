@@ -242,13 +242,14 @@ index_file_end(int dir_fd, int64_t base, enum record_format format)
 {
 	struct index_file file;
 	struct index index;
-	int64_t end = base;
 
 	index_init(&index, 1);
-	if (index_file_read(dir_fd, base, format, &index, &file, NULL) == 0)
-		end = file.point.end;
+	while (index_file_read(dir_fd, base, format, &index, &file, NULL) == 0 && file.point.end > base) {
+		base = file.point.end;
+		index_cut(&index, 0);
+	}
 	index_free(&index);
-	return end;
+	return base;
 }
 
 /* ---- points ---- */

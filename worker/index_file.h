@@ -60,7 +60,8 @@ void index_file_name(char *to, int64_t base);
 int index_file_read(int dir_fd, int64_t base, enum record_format format, struct index *index, struct index_file *file,
     int64_t *stray_bytes);
 
-/* Up to which offset the log had been forced, by the index of the segment `base`, which may be gone; `base` when nothing tells. */
+/* Up to which offset the log had been forced, by the index of the segment `base`, which may be gone, and of those that follow it;
+ * `base` when nothing tells. */
 int64_t index_file_end(int dir_fd, int64_t base, enum record_format format);
 
 /* What an index file was found to be worth. */

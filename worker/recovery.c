@@ -290,17 +290,17 @@ settle_empty(struct recovery *r, const struct tail *tail, size_t last)
 {
 	const struct segment view = { .fd = tail->read_fd, .format = tail->segment->format, .end = tail->segment->end,
 		.bytes = tail->segment->bytes };
-	int64_t sealed_end = sealed_list_end(&r->inventory->list), lost = -1;
+	int64_t sealed_end = sealed_list_end(&r->inventory->list), indexed_end = -1;
 	struct listing *listing = r->listing;
 	size_t active = last;
 
 	r->next_base = sealed_end > view.end ? sealed_end : view.end;
-	if (last + 1 < listing->count && is_overtaken(r, tail))
-		lost = lost_end(r, r->next_base);
-	for (size_t i = last + 1; i < listing->count && active == last; i++) {
+	if (last + 1 < listing->count)
+		indexed_end = is_overtaken(r, tail) ? lost_end(r, r->next_base) : tail->index.forced_end;
+	for (size_t i = listing->count; i-- > last + 1 && active == last;) {
 		bool ours;
 
-		if (evidence_follows(&view, tail->file_bytes, sealed_end, lost, listing->segments[i].base, &ours) == -1)
+		if (evidence_follows(&view, tail->file_bytes, sealed_end, indexed_end, listing->segments[i].base, &ours) == -1)
 			return refuse_disk(r, tail->segment->base, "read");
 		if (ours)
 			active = i;
@@ -793,18 +793,17 @@ renew_tail(struct recovery *r, const struct tail *tail)
 
 /* ---- settle ---- */
 
-/* As long as nothing has been appended, only the index of a segment that is missing tells why the log goes on where it does. */
+/*
+ * Indexes without a segment stay as long as nothing has been appended: where one is missing at the end only its index may tell
+ * why the log goes on where it does.
+ */
 static void
 remove_leftovers(const struct recovery *r)
 {
-	char needed[SEGMENT_NAME_BYTES] = "";
-
-	if (r->active->bytes == 0 && r->active->base > r->next_base)
-		index_file_name(needed, r->next_base);
 	for (size_t i = 0; i < r->listing->leftover_count; i++) {
 		const char *name = r->listing->leftovers[i];
 
-		if (strcmp(name, needed) == 0)
+		if (r->active->bytes == 0 && segment_parse_base(name) != -1 && strcmp(name + SEGMENT_BASE_DIGITS, ".index") == 0)
 			continue;
 		if (syscalls.unlink(r->dir_fd, name) == -1 && errno != ENOENT)
 			log_warning("%s/%s: cannot remove this left-over: %s; it does no harm", r->name, name,
