@@ -943,6 +943,44 @@ START_TEST(random_steps_agree_with_a_model)
 }
 END_TEST
 
+/*
+ * The active file is removed under the log (`_i` & 1: another one takes its place): what is appended, or sealed (2), would not be
+ * found again, so nothing is taken, and what had been forced is missed.
+ */
+START_TEST(a_segment_that_was_removed_takes_nothing)
+{
+	char path[LOGKIT_PATH_BYTES], copy[LOGKIT_PATH_BYTES], *lines;
+	uint8_t *content;
+	size_t bytes;
+
+	logkit_begin(&kit, RECORD_CRC32C, 4096);
+	logkit_open(&kit);
+	logkit_append(&kit, 5, 100);
+	ck_assert_int_eq(logkit_barrier(&kit), 0);
+	logkit_segment_path(&kit, 0, path);
+	logkit_file_path(&kit, "copy", copy);
+	content = logkit_read_file(path, &bytes);
+	logkit_write_file(copy, content, bytes);
+	free(content);
+	ck_assert_int_eq((_i & 1) ? rename(copy, path) : unlink(path), 0);
+	logkit_catch_lines();
+	ck_assert_int_eq((_i & 2) ? logkit_roll(&kit, NULL, 0, 0) : logkit_try_append(&kit, 1, 100), -1);
+	lines = logkit_caught_lines();
+	ck_assert_ptr_nonnull(strstr(lines, "was removed or replaced from outside; its records reach to position 540"));
+	free(lines);
+	ck_assert(partition_failed(kit.p));
+	ck_assert_int_eq(partition_durable_end(kit.p), 5);
+	logkit_expect(&kit, 0, 5, 100);
+	logkit_close(&kit);
+	kit.known.published_end = 5;
+	if (_i & 1)
+		logkit_open(&kit);
+	else
+		ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "records that were acknowledged are gone"));
+	logkit_end(&kit);
+}
+END_TEST
+
 /* A store is never short, and no signal interrupts it. */
 static void
 add_tests(TCase *tests, bool mapped)
@@ -965,6 +1003,7 @@ add_tests(TCase *tests, bool mapped)
 	tcase_add_loop_test(tests, bug_A9_leavings_that_cannot_be_cut_stop_appends_until_they_can, 0, FORMATS);
 	tcase_add_loop_test(tests, bug_A9_leavings_are_cut_durably_before_the_next_append, 0, FORMATS);
 	tcase_add_loop_test(tests, bug_A9_leavings_are_cut_by_a_roll_too, 0, FORMATS);
+	tcase_add_loop_test(tests, a_segment_that_was_removed_takes_nothing, 0, 4);
 	tcase_add_test(tests, bug_A13_a_flipped_payload_byte_in_a_sealed_segment);
 	tcase_add_loop_test(tests, bug_A13_a_flipped_length_byte_in_a_sealed_segment, 0, FORMATS);
 	tcase_add_test(tests, a_place_ahead_of_damage);

@@ -103,14 +103,9 @@ int
 mapping_write(const struct mapping *mapping, int fd, const uint8_t *from, size_t bytes, int64_t position)
 {
 	uint8_t *to = mapping->bytes + (position - mapping->position);
-	int64_t file_bytes = segment_file_bytes(fd);
 
-	if (file_bytes == -1)
+	if (segment_whole_bytes(fd, position + (int64_t)bytes) == -1)
 		return -1;
-	if (file_bytes < position + (int64_t)bytes) {
-		errno = EIO;
-		return -1;
-	}
 	if (syscalls.store(to + LENGTH_BYTES, from + LENGTH_BYTES, bytes - LENGTH_BYTES) == -1)
 		return -1;
 	return syscalls.store_length(to, from);

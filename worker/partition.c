@@ -529,16 +529,20 @@ void
 partition_fail_if_cut(struct partition *p)
 {
 	int error = errno;
-	int64_t file_bytes = segment_file_bytes(p->active->fd);
-	char file[SEGMENT_NAME_BYTES];
+	struct stat st;
+	char file[SEGMENT_NAME_BYTES], what[64] = "removed or replaced";
 
-	if (!p->failed && file_bytes != -1 && file_bytes < p->active->bytes) {
-		segment_name(file, p->active->base);
-		log_error("%s/%s: was cut to %" PRId64 " bytes from outside; its records reach to position %" PRId64 ". The "
-		    "partition takes no records until its log has been read from the disk again, which is tried from now on: "
-		    "look for who has cut it", p->name, file, file_bytes, p->active->bytes);
-		end_at_durable(p);
+	if (p->failed || syscalls.fstat(p->active->fd, &st) == -1 || (st.st_nlink > 0 && st.st_size >= p->active->bytes)) {
+		errno = error;
+		return;
 	}
+	if (st.st_nlink > 0)
+		snprintf(what, sizeof(what), "cut to %" PRId64 " bytes", (int64_t)st.st_size);
+	segment_name(file, p->active->base);
+	log_error("%s/%s: was %s from outside; its records reach to position %" PRId64 ". The partition takes no records until its "
+	    "log has been read from the disk again, which is tried from now on: look for who has done that", p->name, file, what,
+	    p->active->bytes);
+	end_at_durable(p);
 	errno = error;
 }
 
@@ -755,6 +759,8 @@ partition_roll_finish(struct partition *p, struct partition_roll *roll)
 		roll->next = NULL;
 	}
 	errno = error;
+	if (roll->lost && !roll->trimmed)
+		partition_fail_if_cut(p);
 	if (roll->lost)
 		partition_fail(p);
 	roll_free(roll);

@@ -122,7 +122,7 @@ int64_t partition_visible_bytes(const struct partition *partition);
 int64_t partition_size_bytes(const struct partition *partition);	/* bytes of records in all segments */
 int64_t partition_unforced_bytes(const struct partition *partition);	/* bytes of records behind the durable end */
 int64_t partition_segments(const struct partition *partition);
-/* A force has failed, or somebody has cut the active file: no append is possible any more, reads end at the durable end. The
+/* A force has failed, or somebody has cut or removed the active file: no append is possible any more, reads end at the durable end. The
  * log must be opened anew. */
 bool partition_failed(const struct partition *partition);
 

@@ -80,7 +80,8 @@ void partition_note_cache(struct partition *p, const char *file, int error);
 /* A force has failed with errno: nothing tells what is on disk now, and a later success would not tell either. */
 void partition_fail(struct partition *p);
 
-/* A write has failed: if the file is shorter than the log, records are lost, and no later write brings them back. Keeps errno. */
+/* A write has failed: if the file is shorter than the log or has no name any more, records are lost, and no later write brings them
+ * back. Keeps errno. */
 void partition_fail_if_cut(struct partition *p);
 
 /* Bytes that the active segment can still take. */

@@ -148,15 +148,12 @@ static int
 seal_active(struct partition_roll *roll)
 {
 	struct segment *active = roll->active;
-	int64_t file_bytes = segment_file_bytes(active->fd);
+	int64_t file_bytes = segment_whole_bytes(active->fd, active->bytes);
 
 	mapping_close(&roll->ahead);
 	mapping_close(&roll->behind);
-	if (file_bytes < active->bytes) {
-		/* Somebody has cut the file, or nobody can tell. To extend it would turn what is lost into zeros. */
-		errno = EIO;
+	if (file_bytes == -1)
 		return lost(roll);
-	}
 	/* What is allocated ahead may lie behind the file's size, when that was cut meanwhile: the same size again frees it. */
 	if ((file_bytes != active->bytes || roll->full_bytes > 0) && segment_truncate(active->fd, active->bytes) == -1)
 		return failed(roll);

@@ -158,6 +158,19 @@ segment_file_bytes(int fd)
 }
 
 int64_t
+segment_whole_bytes(int fd, int64_t bytes)
+{
+	struct stat st;
+
+	if (syscalls.fstat(fd, &st) == -1)
+		return -1;
+	if (st.st_nlink > 0 && (int64_t)st.st_size >= bytes)
+		return (int64_t)st.st_size;
+	errno = EIO;
+	return -1;
+}
+
+int64_t
 segment_behind_hole(int fd, int64_t position, int64_t file_bytes)
 {
 	off_t data = lseek(fd, position, SEEK_DATA);
@@ -246,11 +259,9 @@ write_batch(const struct segment *segment, const struct mapping *mapping, const 
 {
 	if (mapping != NULL)
 		return mapping_write(mapping, segment->fd, records, bytes, segment->bytes);
-	/* Somebody has cut the file: a hole would come ahead of the records, and recovery would end there. */
-	if (segment_file_bytes(segment->fd) < segment->bytes) {
-		errno = EIO;
+	/* In a file that was cut a hole would come ahead of the records, and recovery would end there. */
+	if (segment_whole_bytes(segment->fd, segment->bytes) == -1)
 		return -1;
-	}
 	return segment_write(segment->fd, records, bytes, segment->bytes);
 }
 
@@ -286,11 +297,9 @@ read_in_memory(struct residency *residency, int fd, void *to, size_t bytes, int6
 int
 segment_cut(int fd, int64_t bytes)
 {
-	int64_t file_bytes = segment_file_bytes(fd);
+	int64_t file_bytes = segment_whole_bytes(fd, bytes);
 
-	if (file_bytes >= 0 && file_bytes < bytes)
-		errno = EIO;
-	if (file_bytes < bytes)
+	if (file_bytes == -1)
 		return -1;
 	return file_bytes == bytes ? 0 : segment_truncate(fd, bytes);
 }

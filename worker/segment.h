@@ -82,9 +82,13 @@ ssize_t segment_read(int fd, void *to, size_t bytes, int64_t position);
 int segment_truncate(int fd, int64_t bytes);
 
 /*
- * Cuts what stands behind `bytes`. Returns 0, or -1 with errno: EIO, the file ends before, since somebody else has cut it
- * under our hands. It is left so: to extend it would turn what is lost into zeros.
+ * Size of an open segment with that many bytes of records, or -1 with errno: EIO, it ends before, or has no name any more, since
+ * somebody else has cut, removed or replaced it under our hands. A short one is left so: to extend it would turn what is lost into
+ * zeros.
  */
+int64_t segment_whole_bytes(int fd, int64_t bytes);
+
+/* Cuts what stands behind `bytes`. Returns 0, or -1 with errno, as above. */
 int segment_cut(int fd, int64_t bytes);
 
 /* The record's bytes with its header, from its first 4 bytes; 0 when no record can have that length. */

@@ -142,13 +142,10 @@ static int
 restore_size(const struct partition_upkeep *upkeep)
 {
 	int fd = upkeep->segment->fd;
-	int64_t file_bytes = segment_file_bytes(fd);
+	int64_t file_bytes = segment_whole_bytes(fd, upkeep->end_position);
 
-	if (file_bytes < upkeep->end_position) {
-		/* As segment_cut says. */
-		errno = EIO;
+	if (file_bytes == -1)
 		return -1;
-	}
 	return file_bytes < upkeep->segment_bytes ? segment_truncate(fd, upkeep->segment_bytes) : 0;
 }
 
