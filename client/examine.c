@@ -720,6 +720,18 @@ has_come_behind(const struct examiner *x, const struct look *last, int64_t seale
 	return false;
 }
 
+/* There is no segment at all: the index of the last one may tell, in whichever format it was. */
+static void
+tell_only_gone(struct examiner *x, const struct sealed_list *list)
+{
+	int64_t base = sealed_list_end(list), end = base;
+
+	for (int format = RECORD_PLAIN; format <= RECORD_CRC32C && end == base; format++)
+		end = index_file_end(x->e->dir_fd, base, (enum record_format)format);
+	if (end > base)
+		tell_gone(x, base, end - base);
+}
+
 /* A broker that is at work gives the next segment its name before the list knows of this one. */
 static int
 tell_last_gone(struct examiner *x, const struct sealed_list *list)
@@ -727,6 +739,8 @@ tell_last_gone(struct examiner *x, const struct sealed_list *list)
 	const struct look *last = &x->e->last;
 	int64_t end;
 
+	if (x->listing.count == 0)
+		tell_only_gone(x, list);
 	if (last->base == -1 || !caches_know_more(list, x->e->dir_fd, last, x->e->record_format, &end))
 		return 0;
 	if (read_directory(x, false) == -1)

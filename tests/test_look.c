@@ -651,6 +651,28 @@ START_TEST(bug_A13_what_the_list_knows_of_a_lost_last_segment_is_told)
 }
 END_TEST
 
+/* Of the log's only segment nothing is left but its index. `_i`: format. */
+START_TEST(bug_A13_what_an_index_knows_of_a_lost_lone_segment_is_told)
+{
+	const enum record_format format = _i == 0 ? RECORD_PLAIN : RECORD_CRC32C;
+	char path[LOGKIT_PATH_BYTES];
+
+	logkit_begin(&kit, format, 60 * WHOLE);
+	kit.settings.mapped = is_mapped;
+	logkit_open(&kit);
+	logkit_append(&kit, 6, SIZE);
+	/* Which stores it. */
+	logkit_reopen(&kit);
+	logkit_close(&kit);
+	logkit_segment_path(&kit, 0, path);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(examine().segments, 0);
+	expect_told(2, (const char *const[]){ "leftover 00000000000000000000.index", "missing_records 00000000000000000000.log: it is "
+	    "not there any more: 6 records from offset 0 on missing" });
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(bug_A8_what_is_foreign_is_named)
 {
 	char path[LOGKIT_PATH_BYTES];
@@ -1182,6 +1204,7 @@ main(void)
 	tcase_add_test(tests, segments_that_overlap_are_told);
 	tcase_add_test(tests, the_end_of_a_segment_before_an_empty_one_is_no_torn_end);
 	tcase_add_loop_test(tests, bug_A13_what_the_list_knows_of_a_lost_last_segment_is_told, 0, 4);
+	tcase_add_loop_test(tests, bug_A13_what_an_index_knows_of_a_lost_lone_segment_is_told, 0, 2);
 	tcase_add_test(tests, bug_A13_where_all_is_empty_the_list_tells_where_the_log_is);
 	tcase_add_test(tests, bug_A8_what_is_foreign_is_named);
 	tcase_add_test(tests, without_sums_lengths_and_counts_are_checked);

@@ -410,7 +410,7 @@ replace_active(struct recovery *r)
 	return 0;
 }
 
-/* Nothing has any content. What the list knows was there, and its offsets are not given out again. */
+/* Nothing has any content. What the list knows was there, or an index, and its offsets are not given out again. */
 static int
 look_at_empty(struct recovery *r)
 {
@@ -423,7 +423,8 @@ look_at_empty(struct recovery *r)
 	if (listing->count > 0)
 		return open_empty(r);
 	r->next_base = least;
-	return least > 0 ? replace_active(r) : 0;
+	/* Where all of it has been removed, with what is kept beside the segments, the log is a new one. */
+	return least > 0 || index_file_end(r->dir_fd, 0, r->settings->record_format) > 0 ? replace_active(r) : 0;
 }
 
 static int
