@@ -1,10 +1,11 @@
 /*
  * libFuzzer: any files in a partition's directory, under names that mean something there, and a clean-stop marker beside it.
  * Recovery must end. What it opens has records from its start to its end, takes one more, and is the same at the next start in
- * either write mode; what is read of it is right by its sums or told as broken.
+ * either write mode, also without that one; what is read of it is right by its sums or told as broken.
  *
  *   bytes   byte: 1 = crc32c, 2 = mapped, 4 = in the other mode next time, 8 = read from the disk, 16 = a force has failed
- *           byte: the end that was published, when the next bit says so | byte: 1 = that, 2 = visibility durable
+ *           byte: the end that was published, when the next bit says so | byte: 1 = that, 2 = visibility durable,
+ *           4 = nothing is appended
  *           then for each file a byte for its name, one for its offset or kind, uint16 length, and its content
  */
 #include <fcntl.h>
@@ -23,10 +24,11 @@
 
 enum { HEAD_BYTES = 3, FILE_HEAD_BYTES = 4, FILES_MAX = 32, NAME_BYTES = 64 };
 enum { CRC32C_BIT = 1, MAPPED_BIT = 2, OTHER_MODE_BIT = 4, FROM_DISK_BIT = 8, FAILED_BIT = 16, PUBLISHED_BIT = 1,
-	DURABLE_BIT = 2 };
+	DURABLE_BIT = 2, NO_APPEND_BIT = 4 };
 enum { MODIFIED_S = 1000000000 };	/* every file, so that a marker can be right about it */
 
 static int root_fd = -1, log_fd;
+static bool appends;
 
 /* ---- files ---- */
 
@@ -194,7 +196,7 @@ open_once(const struct partition_settings *settings, const struct partition_know
 		read_record(opened.partition, settings->record_format, offset, &last);
 	if (is_doubtful(&opened, settings->record_format))
 		end = -2;
-	else
+	else if (appends)
 		end += append_one(opened.partition, settings->record_format);
 	partition_close(opened.partition);
 	return end;
@@ -219,6 +221,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	known.failed = (data[0] & FAILED_BIT) != 0;
 	if (data[2] & PUBLISHED_BIT)
 		known.published_end = known.shown_end = data[1];
+	appends = (data[2] & NO_APPEND_BIT) == 0;
 	put_files(data + HEAD_BYTES, size - HEAD_BYTES);
 	stop_marker_take(&marker, root_fd, 0, 1);
 	known.stopped = stop_marker_find(&marker, "t-0");

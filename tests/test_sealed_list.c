@@ -190,6 +190,12 @@ START_TEST(the_log_start_is_remembered)
 	expect_read(5, 12);
 	ck_assert_int_eq(list.log_start, 500);
 	ck_assert_int_eq(logkit_file_bytes(path), HEADER_BYTES + 8 * ENTRY_BYTES);
+	/* Without an entry it is where the last one ended. */
+	ck_assert_int_eq(sealed_list_note_start(dir_fd, 1101), 0);
+	ck_assert_int_eq(read_list(), 0);
+	ck_assert_int_eq(sealed_list_write(dir_fd, &list), 0);
+	expect_read(12, 12);
+	ck_assert_int_eq(list.log_start, 1200);
 	end();
 }
 END_TEST

@@ -258,10 +258,20 @@ write_new(int dir_fd, const uint8_t *bytes, size_t size)
 	return -1;
 }
 
+/* Where all of it is retired the log begins where the last one ended: that is told still, or offsets were free again. */
+static int64_t
+start_to_write(const struct sealed_list *list)
+{
+	bool all = list->count > 0 && sealed_list_retired(list, &list->entries[list->count - 1]);
+
+	return all ? sealed_list_end(list) : list->log_start;
+}
+
 static int
 write_all(int dir_fd, const struct sealed_list *list)
 {
-	const struct sealed_entry start = { .base = list->log_start, .end = list->log_start };
+	int64_t log_start = start_to_write(list);
+	const struct sealed_entry start = { .base = log_start, .end = log_start };
 	uint8_t *bytes = malloc(HEADER_BYTES + (list->count + 1) * ENTRY_BYTES);
 	uint8_t *p;
 	int done;
@@ -270,10 +280,10 @@ write_all(int dir_fd, const struct sealed_list *list)
 		return -1;
 	put_header(bytes);
 	p = bytes + HEADER_BYTES;
-	if (list->log_start > 0)
+	if (log_start > 0)
 		p = put_entry(p, &start);
 	for (size_t i = 0; i < list->count; i++)
-		if (list->entries[i].base >= list->log_start)
+		if (list->entries[i].base >= log_start)
 			p = put_entry(p, &list->entries[i]);
 	done = write_new(dir_fd, bytes, (size_t)(p - bytes));
 	free(bytes);
