@@ -705,16 +705,17 @@ tell_first_gone(struct examiner *x, const struct sealed_list *list)
 			tell_gone(x, list->entries[i].base, list->entries[i].end - list->entries[i].base);
 }
 
-/* An empty one is only the next one where the last one ends, or was sealed. */
+/* An empty one is only the next one where the last one ends, or was sealed; or where the list, read before, may be behind. */
 static bool
 has_come_behind(const struct examiner *x, const struct look *last, int64_t sealed_end)
 {
 	int64_t next = sealed_end > last->end ? sealed_end : last->end;
+	bool running = is_running(x);
 
 	for (size_t i = 0; i < x->listing.count; i++) {
 		const struct listing_segment *segment = &x->listing.segments[i];
 
-		if (segment->base > last->base && (segment->bytes > 0 || segment->base == next))
+		if (segment->base > last->base && (segment->bytes > 0 || segment->base == next || running))
 			return true;
 	}
 	return false;

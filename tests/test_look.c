@@ -673,6 +673,27 @@ START_TEST(bug_A13_what_an_index_knows_of_a_lost_lone_segment_is_told)
 }
 END_TEST
 
+/* What was the last segment is followed by two that came and went, and by one of which the list does not know yet. */
+START_TEST(a_running_log_has_not_lost_what_it_has_left_behind)
+{
+	make_log(RECORD_CRC32C);
+	logkit_open(&kit);
+	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
+	logkit_close(&kit);
+	remove_segment(12);
+	remove_segment(18);
+	rename_segment(24, 30);
+	broker_runs = true;
+	examine();
+	expect_told(0, NULL);
+	broker_runs = false;
+	examine();
+	expect_told(2, (const char *const[]){ "missing_records 00000000000000000012.log: it is not there any more: ",
+	    "empty_segment 00000000000000000030.log" });
+	logkit_end(&kit);
+}
+END_TEST
+
 START_TEST(bug_A8_what_is_foreign_is_named)
 {
 	char path[LOGKIT_PATH_BYTES];
@@ -1206,6 +1227,7 @@ main(void)
 	tcase_add_loop_test(tests, bug_A13_what_the_list_knows_of_a_lost_last_segment_is_told, 0, 4);
 	tcase_add_loop_test(tests, bug_A13_what_an_index_knows_of_a_lost_lone_segment_is_told, 0, 2);
 	tcase_add_test(tests, bug_A13_where_all_is_empty_the_list_tells_where_the_log_is);
+	tcase_add_test(tests, a_running_log_has_not_lost_what_it_has_left_behind);
 	tcase_add_test(tests, bug_A8_what_is_foreign_is_named);
 	tcase_add_test(tests, without_sums_lengths_and_counts_are_checked);
 	tcase_add_test(tests, the_format_is_told_by_any_sum_that_fits);
