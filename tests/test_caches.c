@@ -839,6 +839,43 @@ retire_all(void)
 	}
 }
 
+/*
+ * Two segments are missing, and the list with them, which a start makes anew from what is left: they can be put back all the same.
+ * `_i`: without indexes, too.
+ */
+START_TEST(bug_A6_what_was_missing_when_the_list_was_made_can_be_put_back)
+{
+	char paths[2][LOGKIT_PATH_BYTES];
+	uint8_t *bytes[2];
+	size_t sizes[2];
+
+	make_segments(RECORD_CRC32C, 40);
+	logkit_close(&kit);
+	for (int i = 0; i < 2; i++) {
+		logkit_segment_path(&kit, 9 * (i + 1), paths[i]);
+		bytes[i] = logkit_read_file(paths[i], &sizes[i]);
+		ck_assert_int_eq(unlink(paths[i]), 0);
+	}
+	logkit_remove_list(&kit);
+	for (int64_t base = 0; _i == 1 && base < 40; base += 9)
+		logkit_remove_index(&kit, base);
+	logkit_open(&kit);
+	logkit_expect_broken(&kit, 9, 27);
+	logkit_close(&kit);
+	for (int i = 0; i < 2; i++) {
+		logkit_write_file(paths[i], bytes[i], sizes[i]);
+		free(bytes[i]);
+	}
+	for (int start = 0; start < 3; start++) {
+		logkit_open(&kit);
+		logkit_expect(&kit, 0, 40, 100);
+		logkit_close(&kit);
+	}
+	open_silently();
+	logkit_end(&kit);
+}
+END_TEST
+
 /* What retention has removed is not missed, also when it is not configured any more; and the list does not grow for ever. */
 START_TEST(what_retention_removes_leaves_the_list)
 {
@@ -1700,6 +1737,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, every_sealed_segment_is_listed, 0, FORMATS);
 	tcase_add_loop_test(tests, bug_A6_a_list_that_is_missing_or_damaged_is_made_anew, 0, FORMATS);
 	tcase_add_test(tests, the_list_knows_when_a_segment_was_written);
+	tcase_add_loop_test(tests, bug_A6_what_was_missing_when_the_list_was_made_can_be_put_back, 0, 2);
 	tcase_add_test(tests, what_retention_removes_leaves_the_list);
 	tcase_add_test(tests, bug_A13_a_list_without_segments_tells_where_the_log_ended);
 	tcase_add_test(tests, bug_A6_a_damaged_list_misses_nothing_that_retention_has_removed);

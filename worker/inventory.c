@@ -30,17 +30,40 @@ find_listed(const struct listing *listing, int64_t base)
 	return low < listing->count && listing->segments[low].base == base ? &listing->segments[low] : NULL;
 }
 
+/* Is the segment `ahead` as it was sealed, for all that is known, and do its lengths lead to its end with the record before `base`? */
+static bool
+ends_ahead_of(const struct inventory *inventory, const struct listing_segment *ahead, int64_t base)
+{
+	const struct sealed_entry *entry = sealed_list_find(&inventory->list, ahead->base);
+	struct segment walk = { .format = inventory->format, .end = ahead->base };
+	bool ends;
+
+	if (entry != NULL && entry->bytes != ahead->bytes)
+		return false;
+	walk.fd = segment_open_file(inventory->dir_fd, ahead->base, O_RDONLY);
+	if (walk.fd == -1)
+		return false;
+	index_init(&walk.index, INT64_MAX / 2);
+	ends = segment_walk(&walk, ahead->bytes, base + 1) == 0 && walk.end == base && walk.bytes == ahead->bytes;
+	index_free(&walk.index);
+	close(walk.fd);
+	return ends;
+}
+
 /*
  * A file in the middle of a sealed segment's offsets, which was never sealed itself: a copy or another one's file under a
  * wrong name. Its bytes under these offsets would be the wrong records. The segment behind it must be there, too, or
- * the list might be of another time.
+ * the list might be of another time; and it must not begin just where the one ahead of it ends, or it was only missing when
+ * the list was made from the directory, and is back.
  */
 static bool
-is_foreign(const struct inventory *inventory, int64_t base)
+is_foreign(const struct inventory *inventory, size_t at)
 {
-	const struct sealed_entry *around = sealed_list_inside(&inventory->list, base);
+	const struct listing_segment *segments = inventory->listing->segments;
+	const struct sealed_entry *around = sealed_list_inside(&inventory->list, segments[at].base);
 
-	return around != NULL && find_listed(inventory->listing, around->end) != NULL;
+	return around != NULL && find_listed(inventory->listing, around->end) != NULL
+	    && (at == 0 || !ends_ahead_of(inventory, &segments[at - 1], segments[at].base));
 }
 
 void
@@ -48,13 +71,14 @@ inventory_drop_foreign(struct inventory *inventory)
 {
 	struct listing *listing = inventory->listing;
 
-	for (size_t i = listing->count; i-- > 0;) {
-		int64_t base = listing->segments[i].base;
+	for (size_t i = 0; i + 1 < listing->count;) {
 		char file[SEGMENT_NAME_BYTES];
 
-		if (i + 1 == listing->count || !is_foreign(inventory, base))
+		if (!is_foreign(inventory, i)) {
+			i++;
 			continue;
-		segment_name(file, base);
+		}
+		segment_name(file, listing->segments[i].base);
 		listing_report_foreign(inventory->name, file, "its offsets are those of a segment ahead of it: a copy, or a wrong name");
 		listing_remove(listing, i);
 	}
@@ -184,14 +208,14 @@ ends_at(const struct inventory *inventory, const struct listing_segment *segment
  * there. The segment's index tells where it ended, if nothing stands behind that.
  */
 static bool
-find_gap(struct inventory *inventory, const struct listing_segment *segment, enum record_format format)
+find_gap(struct inventory *inventory, const struct listing_segment *segment)
 {
 	struct index_file stored;
 	struct index index;
 	char file[SEGMENT_NAME_BYTES];
 
 	index_init(&index, 1);
-	if (segment->indexed && index_file_read(inventory->dir_fd, segment->base, format, &index, &stored, NULL) == 0
+	if (segment->indexed && index_file_read(inventory->dir_fd, segment->base, inventory->format, &index, &stored, NULL) == 0
 	    && stored.point.end < segment[1].base && ends_at(inventory, segment, stored.point.position)) {
 		inventory->gap_at = stored.point.end;
 		segment_name(file, segment->base);
@@ -204,10 +228,10 @@ find_gap(struct inventory *inventory, const struct listing_segment *segment, enu
 }
 
 void
-inventory_report(struct inventory *inventory, enum record_format format)
+inventory_report(struct inventory *inventory)
 {
 	const struct listing *listing = inventory->listing;
-	int64_t smallest = (int64_t)record_header_bytes(format) + 1;
+	int64_t smallest = (int64_t)record_header_bytes(inventory->format) + 1;
 
 	if (listing->count == 0)
 		return;
@@ -217,7 +241,7 @@ inventory_report(struct inventory *inventory, enum record_format format)
 
 		if (entry != NULL)
 			report_changed(inventory, &listing->segments[i], entry);
-		else if (i + 2 < listing->count || !find_gap(inventory, &listing->segments[i], format))
+		else if (i + 2 < listing->count || !find_gap(inventory, &listing->segments[i]))
 			report_unlikely(inventory, &listing->segments[i], smallest);
 	}
 }

@@ -1,8 +1,8 @@
 /*
  * What should stand in a partition's directory, by the list of its sealed segments, against what does: which files are not
  * of this log, which segments are missing or have another size than they were sealed with. Believes the list where the
- * directory bears it out, and writes it anew where it does not. Opens no segment but the last sealed one, and that only
- * when the list does not know it.
+ * directory bears it out, and writes it anew where it does not. Opens no segment but the last sealed one, when the list does
+ * not know it, and one ahead of a file that seems foreign.
  */
 #ifndef WORKER_INVENTORY_H
 #define WORKER_INVENTORY_H
@@ -17,6 +17,7 @@
 struct inventory {
 	const char *name;	/* of the directory, for log lines */
 	int dir_fd;
+	enum record_format format;
 	struct listing *listing;
 	struct sealed_list list;
 	const char *wrong;	/* why the file is not believed; NULL: it is, or there is none */
@@ -26,7 +27,7 @@ struct inventory {
 };
 
 /*
- * Reads the list, takes out of the listing what is foreign, and puts the recorded times into it. The four above are set
+ * Reads the list, takes out of the listing what is foreign, and puts the recorded times into it. The four first are set
  * by the caller and borrowed. Returns 0, or -1 with errno ENOMEM and nothing to free.
  */
 int inventory_read(struct inventory *inventory);
@@ -37,7 +38,7 @@ void inventory_drop_foreign(struct inventory *inventory);
 void inventory_free(struct inventory *inventory);
 
 /* When the active segment, the last one in the listing, is known: tells what is missing, changed or unlikely. */
-void inventory_report(struct inventory *inventory, enum record_format format);
+void inventory_report(struct inventory *inventory);
 
 /* After that: writes the list anew if it lacks something, was damaged or is mostly stale. Returns 0, or -1 with errno. */
 int inventory_store(struct inventory *inventory);

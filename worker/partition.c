@@ -293,7 +293,7 @@ settle_inventory(struct inventory *inventory, struct partition *p)
 {
 	if (p == NULL)
 		return;
-	inventory_report(inventory, p->settings.record_format);
+	inventory_report(inventory);
 	partition_note_cache(p, SEALED_LIST_NAME, inventory_store(inventory) == -1 ? errno : 0);
 }
 
@@ -334,7 +334,7 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
     const struct partition_known *known, struct partition_opened *opened)
 {
 	struct listing listing;
-	struct inventory inventory = { .name = name, .listing = &listing };
+	struct inventory inventory = { .name = name, .format = settings->record_format, .listing = &listing };
 	struct partition_settings bounded = *settings;
 	struct partition_known counts;
 	struct recovery recovery = { .data_fd = data_fd, .name = name, .settings = &bounded,
