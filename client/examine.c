@@ -725,7 +725,9 @@ has_come_behind(const struct examiner *x, const struct look *last, int64_t seale
 static void
 tell_only_gone(struct examiner *x, const struct sealed_list *list)
 {
-	int64_t base = sealed_list_end(list), end = base;
+	const struct listing *listing = &x->listing;
+	int64_t least = sealed_list_end(list);
+	int64_t base = least > 0 || listing->index_count == 0 ? least : listing->indexes[0], end = base;
 
 	for (int format = RECORD_PLAIN; format <= RECORD_CRC32C && end == base; format++)
 		end = index_file_end(x->e->dir_fd, base, (enum record_format)format);

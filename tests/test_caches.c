@@ -1418,32 +1418,59 @@ START_TEST(a_marker_of_a_log_that_was_removed)
 }
 END_TEST
 
-/* But for its index: then the log's only segment is missing, and what was in it is missed. `_i`: format; with a marker, too. */
+/* Records, and a stop behind them; one that is not the last is forgotten. */
+static void
+append_and_leave(int count, bool last)
+{
+	logkit_open(&kit);
+	logkit_append(&kit, count, 100);
+	leave();
+	if (!last)
+		kit.known.stopped = NULL;
+}
+
+/*
+ * But for its index: then the log's only segment is missing, and what was in it is missed. `_i`: format; without a marker, with it,
+ * with an older one; the ones ahead of it have been removed, and so has the list.
+ */
 START_TEST(bug_A13_a_lone_segment_that_is_missing)
 {
+	int marker = _i / FORMATS % 3, base = _i / FORMATS / 3 * 9, end = base + 5;
 	char path[LOGKIT_PATH_BYTES], *lines;
 
 	logkit_begin(&kit, formats[_i % FORMATS], 1000);
-	logkit_open(&kit);
-	logkit_append(&kit, 5, 100);
-	leave();
-	if (_i / FORMATS == 0)
-		kit.known.stopped = NULL;
-	logkit_segment_path(&kit, 0, path);
+	append_and_leave(base + 2, marker == 2);
+	if (base > 0) {
+		logkit_segment_path(&kit, 0, path);
+		ck_assert_int_eq(unlink(path), 0);
+		logkit_remove_index(&kit, 0);
+		logkit_remove_list(&kit);
+	}
+	if (marker == 2) {
+		struct stop_state old = left;
+
+		append_and_leave(3, false);
+		left = old;
+		kit.known.stopped = &left;
+	} else {
+		append_and_leave(3, marker == 1);
+	}
+	logkit_remove_list(&kit);
+	logkit_segment_path(&kit, base, path);
 	ck_assert_int_eq(unlink(path), 0);
 	logkit_catch_lines();
 	logkit_open(&kit);
 	lines = logkit_caught_lines();
-	ck_assert_ptr_nonnull(strstr(lines, "t-0/00000000000000000000.log is missing, the log's last segment"));
+	ck_assert_ptr_nonnull(strstr(lines, ".log is missing, the log's last segment"));
 	free(lines);
 	kit.known.stopped = NULL;
 	for (int start = 0; start < 3; start++) {
-		ck_assert_int_eq(partition_log_start(kit.p), 5);
-		ck_assert_int_eq(partition_log_end(kit.p), 5);
+		ck_assert_int_eq(partition_log_start(kit.p), end);
+		ck_assert_int_eq(partition_log_end(kit.p), end);
 		logkit_reopen(&kit);
 	}
 	logkit_append(&kit, 2, 100);
-	logkit_expect(&kit, 5, 7, 100);
+	logkit_expect(&kit, end, end + 2, 100);
 	logkit_end(&kit);
 }
 END_TEST
@@ -1754,7 +1781,7 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, D03_a_load_that_stores_nothing);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);
 	tcase_add_loop_test(tests, a_marker_of_a_log_that_was_removed, 0, FORMATS);
-	tcase_add_loop_test(tests, bug_A13_a_lone_segment_that_is_missing, 0, 2 * FORMATS);
+	tcase_add_loop_test(tests, bug_A13_a_lone_segment_that_is_missing, 0, 6 * FORMATS);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life_does_not_tell_of_a_lost_segment, 0, FORMATS);
 	tcase_add_test(tests, D03_a_released_log_whose_list_knows_of_more);
 	tcase_add_loop_test(tests, an_index_that_there_is_no_room_for_closes_the_log, 0, 3);

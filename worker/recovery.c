@@ -265,9 +265,10 @@ drop_foreign(struct recovery *r, size_t at)
 static int64_t
 lost_end(const struct recovery *r, int64_t base)
 {
-	if (r->left != NULL && r->left->base == base)
-		return r->left->end;
-	return index_file_end(r->dir_fd, base, r->settings->record_format);
+	int64_t end = index_file_end(r->dir_fd, base, r->settings->record_format);
+
+	/* A marker can be an old one: the index is then of later. */
+	return r->left != NULL && r->left->base == base && r->left->end > end ? r->left->end : end;
 }
 
 /* Had there been a segment behind the last one that is there? The list says so, or what an orphan is left of. */
@@ -422,9 +423,9 @@ look_at_empty(struct recovery *r)
 	settle_only_empty(r, least > r->known->published_end ? least : r->known->published_end);
 	if (listing->count > 0)
 		return open_empty(r);
-	r->next_base = least;
+	r->next_base = least > 0 || listing->index_count == 0 ? least : listing->indexes[0];
 	/* Where all of it has been removed, with what is kept beside the segments, the log is a new one. */
-	return least > 0 || index_file_end(r->dir_fd, 0, r->settings->record_format) > 0 ? replace_active(r) : 0;
+	return r->next_base > 0 || index_file_end(r->dir_fd, 0, r->settings->record_format) > 0 ? replace_active(r) : 0;
 }
 
 static int
