@@ -1106,9 +1106,13 @@ START_TEST(bug_A13_indexes_of_lost_segments_tell_where_the_log_ended)
 		logkit_segment_path(&kit, base, path);
 		ck_assert_int_eq(unlink(path), 0);
 	}
+	/* This one tells nothing, and could come to fit. */
+	logkit_file_path(&kit, "00000000000000000042.index", path);
+	logkit_write_file(path, "an orphan", 9);
 	for (int start = 0; start < 3; start++) {
 		logkit_open(&kit);
 		ck_assert_int_eq(partition_log_end(kit.p), 30);
+		ck_assert_int_eq(logkit_count_files(&kit, ".index"), 3);
 		logkit_expect_broken(&kit, 14, 30);
 		logkit_close(&kit);
 	}

@@ -796,16 +796,25 @@ renew_tail(struct recovery *r, const struct tail *tail)
 /* ---- settle ---- */
 
 /*
- * Indexes without a segment stay as long as nothing has been appended: where one is missing at the end only its index may tell
- * why the log goes on where it does.
+ * An index of a segment that is missing stays as long as nothing has been appended behind it: it may be all that tells why the log
+ * goes on there. (One that lies ahead could come to fit.)
  */
+static bool
+is_needed(const struct recovery *r, const char *leftover)
+{
+	int64_t base = segment_parse_base(leftover);
+
+	return base != -1 && strcmp(leftover + SEGMENT_BASE_DIGITS, ".index") == 0 && base < r->active->base
+	    && r->active->bytes == 0;
+}
+
 static void
 remove_leftovers(const struct recovery *r)
 {
 	for (size_t i = 0; i < r->listing->leftover_count; i++) {
 		const char *name = r->listing->leftovers[i];
 
-		if (r->active->bytes == 0 && segment_parse_base(name) != -1 && strcmp(name + SEGMENT_BASE_DIGITS, ".index") == 0)
+		if (is_needed(r, name))
 			continue;
 		if (syscalls.unlink(r->dir_fd, name) == -1 && errno != ENOENT)
 			log_warning("%s/%s: cannot remove this left-over: %s; it does no harm", r->name, name,
