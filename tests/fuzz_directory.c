@@ -27,6 +27,8 @@ enum { CRC32C_BIT = 1, MAPPED_BIT = 2, OTHER_MODE_BIT = 4, FROM_DISK_BIT = 8, FA
 	DURABLE_BIT = 2, NO_APPEND_BIT = 4 };
 enum { MODIFIED_S = 1000000000 };	/* every file, so that a marker can be right about it */
 
+#define MARKER "worker-0.stopped"
+
 static int root_fd = -1, log_fd;
 static bool appends;
 
@@ -37,7 +39,7 @@ static int
 name_file(uint8_t which, int64_t offset, char *name)
 {
 	static const char *const endings[] = { ".log", ".index", ".log.tmp", ".index.tmp", ".cut", ".cut.2", ".cut.tmp", ".LOG" };
-	static const char *const others[] = { "sealed.list", "sealed.list.tmp", "foreign", "../worker-0.stopped" };
+	static const char *const others[] = { "sealed.list", "sealed.list.tmp", "foreign", "../" MARKER };
 	unsigned n = which % 12;
 
 	if (n < 8)
@@ -235,6 +237,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		require(first == -1 ? second == -1 : second >= first && second <= first + 1 && next_start <= start);
 	}
 	stop_marker_free(&marker);
+	/* One that is no file has not been taken. */
+	fuzz_files_remove(root_fd, MARKER);
 	fuzz_files_empty(log_fd);
 	return 0;
 }

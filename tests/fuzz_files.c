@@ -15,6 +15,13 @@ static int made_root_fd, made_log_fd;
 static char root[256];
 
 void
+fuzz_files_remove(int fd, const char *name)
+{
+	if (unlinkat(fd, name, 0) == -1 && errno == EISDIR)
+		unlinkat(fd, name, AT_REMOVEDIR);
+}
+
+void
 fuzz_files_empty(int fd)
 {
 	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -23,9 +30,8 @@ fuzz_files_empty(int fd)
 
 	require(directory != NULL);
 	while ((entry = readdir(directory)) != NULL)
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-		    unlinkat(fd, entry->d_name, 0) == -1 && errno == EISDIR)
-			unlinkat(fd, entry->d_name, AT_REMOVEDIR);
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			fuzz_files_remove(fd, entry->d_name);
 	closedir(directory);
 }
 

@@ -5,6 +5,9 @@
  * away at its exit. Nothing is logged any more. Whatever fails ends the process. */
 void fuzz_files_prepare(int *root_fd, int *log_fd);
 
+/* A file, or an empty directory. */
+void fuzz_files_remove(int fd, const char *name);
+
 /* Removes everything in that directory, but for what is in directories in it. */
 void fuzz_files_empty(int fd);
 
