@@ -1298,6 +1298,27 @@ START_TEST(D03_a_log_with_leavings_is_not_released)
 }
 END_TEST
 
+/* One that somebody has cut or removed meanwhile is not spoken of: the marker would not make sense, for any other log either. */
+START_TEST(a_log_that_was_cut_is_not_left)
+{
+	char path[LOGKIT_PATH_BYTES], *lines;
+
+	make_log(RECORD_CRC32C, 10, 0);
+	logkit_open(&kit);
+	logkit_segment_path(&kit, 0, path);
+	if (_i & 1)
+		ck_assert_int_eq(unlink(path), 0);
+	else
+		logkit_truncate(path, 30);
+	logkit_catch_lines();
+	ck_assert_int_eq((_i & 2) ? partition_release(kit.p, &left) : partition_leave(kit.p, &left), -1);
+	lines = logkit_caught_lines();
+	ck_assert_ptr_nonnull(strstr(lines, (_i & 1) ? "was removed or replaced" : "was cut to 30 bytes from outside"));
+	free(lines);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Of another segment, as after a roll. */
 START_TEST(a_marker_of_an_earlier_life)
 {
@@ -1779,6 +1800,7 @@ add_tests(TCase *tests)
 	tcase_add_test(tests, D03_a_failed_log_is_not_released);
 	tcase_add_test(tests, D03_a_log_with_leavings_is_not_released);
 	tcase_add_test(tests, D03_a_load_that_stores_nothing);
+	tcase_add_loop_test(tests, a_log_that_was_cut_is_not_left, 0, 4);
 	tcase_add_loop_test(tests, a_marker_of_an_earlier_life, 0, FORMATS);
 	tcase_add_loop_test(tests, a_marker_of_a_log_that_was_removed, 0, FORMATS);
 	tcase_add_loop_test(tests, bug_A13_a_lone_segment_that_is_missing, 0, 6 * FORMATS);

@@ -390,6 +390,7 @@ partition_leave(struct partition *p, struct stop_state *state)
 	struct index_point point = { .end = active->end, .position = active->bytes, .first_append_ms = p->first_append_ms,
 		.last_append_ms = p->last_append_ms };
 
+	partition_fail_if_cut(p);
 	if (p->failed || p->uncut || p->durable_end != active->end) {
 		errno = EBUSY;
 		return -1;
@@ -405,6 +406,7 @@ partition_leave(struct partition *p, struct stop_state *state)
 int
 partition_release(struct partition *p, struct stop_state *state)
 {
+	partition_fail_if_cut(p);
 	if (p->failed || p->uncut || p->unlinks_unsure) {
 		errno = EBUSY;
 		return -1;
