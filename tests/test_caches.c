@@ -1418,10 +1418,10 @@ START_TEST(an_index_that_there_is_no_room_for_closes_the_log)
 }
 END_TEST
 
-/* Somebody has removed all of it: the log is a new one. */
+/* Somebody has removed all of it: the log is a new one, and the marker alone tells what is gone. */
 START_TEST(a_marker_of_a_log_that_was_removed)
 {
-	char path[LOGKIT_PATH_BYTES];
+	char path[LOGKIT_PATH_BYTES], *lines;
 
 	logkit_begin(&kit, formats[_i], 1000);
 	logkit_open(&kit);
@@ -1431,7 +1431,11 @@ START_TEST(a_marker_of_a_log_that_was_removed)
 	ck_assert_int_eq(unlink(path), 0);
 	logkit_remove_index(&kit, 0);
 	logkit_remove_list(&kit);
+	logkit_catch_lines();
 	logkit_open(&kit);
+	lines = logkit_caught_lines();
+	ck_assert_ptr_nonnull(strstr(lines, "t-0: the log ended at offset 5 when its worker stopped, and ends at 0 now"));
+	free(lines);
 	ck_assert_int_eq(partition_log_end(kit.p), 0);
 	logkit_append(&kit, 5, 100);
 	logkit_expect(&kit, 0, 5, 100);

@@ -297,6 +297,15 @@ settle_inventory(struct inventory *inventory, struct partition *p)
 	partition_note_cache(p, SEALED_LIST_NAME, inventory_store(inventory) == -1 ? errno : 0);
 }
 
+/* What has been removed as a whole leaves nothing that tells of it but the marker of the stop before. */
+static void
+report_less(const char *name, const struct partition *p, const struct stop_state *left)
+{
+	if (p != NULL && left != NULL && left->end > p->active->end)
+		log_warning("%s: the log ended at offset %" PRId64 " when its worker stopped, and ends at %" PRId64 " now: records are lost, or "
+		    "its directory was removed or replaced by an older one", name, left->end, p->active->end);
+}
+
 /* Is the active file still as a clean stop has left it? */
 static bool
 is_as_left(const struct inventory *inventory, const struct stop_state *stopped)
@@ -361,8 +370,10 @@ partition_open(int data_fd, const char *name, const struct partition_settings *s
 		make_partition(&recovery, done == 0, opened);
 	else
 		close(dir_fd);
-	if (done == 0)
+	if (done == 0) {
 		settle_inventory(&inventory, opened->partition);
+		report_less(name, opened->partition, known->stopped);
+	}
 	opened->truncated_bytes = recovery.truncated_bytes;
 	opened->failed = recovery.failed;
 	opened->short_of = opened->short_of || recovery.short_of;
