@@ -27,7 +27,8 @@ enum { CRC32C_BIT = 1, MAPPED_BIT = 2, OTHER_MODE_BIT = 4, FROM_DISK_BIT = 8, FA
 	DURABLE_BIT = 2, NO_APPEND_BIT = 4 };
 enum { MODIFIED_S = 1000000000 };	/* every file, so that a marker can be right about it */
 
-#define MARKER "worker-0.stopped"
+/* Beside the log's directory. */
+static const char marker_name[] = "../worker-0.stopped";
 
 static int root_fd = -1, log_fd;
 static bool appends;
@@ -39,7 +40,7 @@ static int
 name_file(uint8_t which, int64_t offset, char *name)
 {
 	static const char *const endings[] = { ".log", ".index", ".log.tmp", ".index.tmp", ".cut", ".cut.2", ".cut.tmp", ".LOG" };
-	static const char *const others[] = { "sealed.list", "sealed.list.tmp", "foreign", "../" MARKER };
+	static const char *const others[] = { "sealed.list", "sealed.list.tmp", "foreign", marker_name };
 	unsigned n = which % 12;
 
 	if (n < 8)
@@ -238,7 +239,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	stop_marker_free(&marker);
 	/* One that is no file has not been taken. */
-	fuzz_files_remove(root_fd, MARKER);
+	fuzz_files_remove(log_fd, marker_name);
 	fuzz_files_empty(log_fd);
 	return 0;
 }
