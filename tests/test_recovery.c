@@ -950,6 +950,28 @@ START_TEST(a_damaged_last_record_with_an_empty_segment_behind_a_gap)
 }
 END_TEST
 
+/* Each start finds a log of [first, end), of which all from `broken` on gives an error, and changes nothing at `path`; then the log
+ * goes on. */
+static void
+expect_starts(int64_t first, int64_t broken, int64_t end)
+{
+	int64_t bytes = logkit_file_bytes(path);
+
+	for (int start = 0; start < 3; start++) {
+		logkit_open(&kit);
+		ck_assert_int_eq(partition_log_start(kit.p), first);
+		ck_assert_int_eq(partition_log_end(kit.p), end);
+		ck_assert_int_eq(logkit_file_bytes(path), bytes);
+		logkit_expect(&kit, first, broken, 64);
+		logkit_expect_broken(&kit, broken, end);
+		logkit_close(&kit);
+	}
+	logkit_open(&kit);
+	logkit_append(&kit, 2, 64);
+	logkit_expect(&kit, end, end + 2, 64);
+	logkit_end(&kit);
+}
+
 /*
  * A sealed segment is cut short, and nothing of the last one is valid, or nothing has been written into it yet: the start goes on
  * at its offset. So does the next one, although no record leads there; the list knows.
@@ -967,31 +989,29 @@ START_TEST(bug_A13_an_emptied_last_segment_behind_damage_stays_the_active_one)
 	logkit_segment_path(&kit, 14, last);
 	logkit_truncate(path, 3 * 72 + (_i & 1) * 5);
 	logkit_write_file(last, "\xff\xff\xff\xff garbage", _i < 2 ? 12 : 0);
-	for (int start = 0; start < 3; start++) {
-		logkit_open(&kit);
-		ck_assert_int_eq(partition_log_end(kit.p), 14);
-		ck_assert_int_eq(logkit_file_bytes(path), 3 * 72 + (_i & 1) * 5);
-		logkit_expect(&kit, 0, 3, 64);
-		logkit_expect_broken(&kit, 3, 14);
-		logkit_close(&kit);
-	}
-	logkit_open(&kit);
-	logkit_append(&kit, 2, 64);
-	logkit_expect(&kit, 14, 16, 64);
-	logkit_end(&kit);
+	expect_starts(0, 3, 14);
 }
 END_TEST
 
-/* A segment of 14 records was sealed, and an empty one follows; the list knows. */
+/* Segments of 14 records were sealed, the last one is at `path`, and an empty one follows; the list knows. */
 static void
-make_sealed_and_empty(void)
+make_sealed_and_empty(int count)
 {
 	logkit_begin(&kit, RECORD_CRC32C, 1024);
 	logkit_open(&kit);
-	logkit_append(&kit, 14, 64);
+	logkit_append(&kit, count, 64);
 	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
 	logkit_close(&kit);
-	logkit_segment_path(&kit, 0, path);
+	logkit_segment_path(&kit, count - 14, path);
+}
+
+static void
+lose(const char *file, bool gone)
+{
+	if (gone)
+		ck_assert_int_eq(unlink(file), 0);
+	else
+		logkit_truncate(file, 0);
 }
 
 /* Of all that was written nothing is left: what the list knows is not given out again. */
@@ -999,55 +1019,24 @@ START_TEST(bug_A13_offsets_that_the_list_knows_are_not_given_out_again)
 {
 	char last[LOGKIT_PATH_BYTES];
 
-	make_sealed_and_empty();
+	make_sealed_and_empty(14);
 	logkit_segment_path(&kit, 14, last);
-	if (_i & 1)
-		ck_assert_int_eq(unlink(path), 0);
-	else
-		logkit_truncate(path, 0);
-	if (_i & 2)
-		ck_assert_int_eq(unlink(last), 0);
-	for (int start = 0; start < 3; start++) {
-		logkit_open(&kit);
-		ck_assert_int_eq(partition_log_start(kit.p), 14);
-		ck_assert_int_eq(partition_log_end(kit.p), 14);
-		logkit_close(&kit);
-	}
-	logkit_open(&kit);
-	logkit_append(&kit, 2, 64);
-	logkit_expect(&kit, 14, 16, 64);
-	logkit_end(&kit);
+	lose(path, _i & 1);
+	lose(last, _i & 2);
+	expect_starts(14, 14, 14);
 }
 END_TEST
 
 /* The second of two sealed segments is emptied or gone, the active one empty or gone: the list knows where it began. */
 START_TEST(bug_A13_offsets_of_a_lost_last_segment_are_not_given_out_again)
 {
-	logkit_begin(&kit, RECORD_CRC32C, 1024);
-	logkit_open(&kit);
-	logkit_append(&kit, 28, 64);
-	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
-	logkit_close(&kit);
-	logkit_segment_path(&kit, 14, path);
-	if (_i & 1)
-		ck_assert_int_eq(unlink(path), 0);
-	else
-		logkit_truncate(path, 0);
-	logkit_segment_path(&kit, 28, path);
-	if (_i & 2)
-		ck_assert_int_eq(unlink(path), 0);
-	for (int start = 0; start < 3; start++) {
-		logkit_open(&kit);
-		ck_assert_int_eq(partition_log_start(kit.p), 0);
-		ck_assert_int_eq(partition_log_end(kit.p), 28);
-		logkit_expect(&kit, 0, 14, 64);
-		logkit_expect_broken(&kit, 14, 28);
-		logkit_close(&kit);
-	}
-	logkit_open(&kit);
-	logkit_append(&kit, 2, 64);
-	logkit_expect(&kit, 28, 30, 64);
-	logkit_end(&kit);
+	char last[LOGKIT_PATH_BYTES];
+
+	make_sealed_and_empty(28);
+	logkit_segment_path(&kit, 28, last);
+	lose(path, _i & 1);
+	lose(last, _i & 2);
+	expect_starts(0, 14, 28);
 }
 END_TEST
 
@@ -1058,38 +1047,18 @@ END_TEST
 START_TEST(bug_A13_an_index_knows_where_a_damaged_last_segment_was_sealed)
 {
 	char list[LOGKIT_PATH_BYTES];
-	int good = _i / 2 == 1 ? 17 : 14;
-	int64_t bytes;
 
-	logkit_begin(&kit, RECORD_CRC32C, 1024);
-	logkit_open(&kit);
-	logkit_append(&kit, 28, 64);
-	ck_assert_int_eq(logkit_roll(&kit, NULL, 0, 0), 0);
-	logkit_close(&kit);
+	make_sealed_and_empty(28);
 	logkit_file_path(&kit, "sealed.list", list);
 	if (_i % 2 == 0)
 		ck_assert_int_eq(unlink(list), 0);
 	else
 		logkit_truncate(list, logkit_file_bytes(list) - 36);
-	logkit_segment_path(&kit, 14, path);
 	if (_i / 2 == 2)
 		logkit_write_file(path, "\xff\xff\xff\xff garbage", 12);
 	else
 		logkit_truncate(path, _i / 2 == 1 ? 3 * 72 + 5 : 0);
-	bytes = logkit_file_bytes(path);
-	for (int start = 0; start < 3; start++) {
-		logkit_open(&kit);
-		ck_assert_int_eq(partition_log_start(kit.p), 0);
-		ck_assert_int_eq(partition_log_end(kit.p), 28);
-		ck_assert_int_eq(logkit_file_bytes(path), bytes);
-		logkit_expect(&kit, 0, good, 64);
-		logkit_expect_broken(&kit, good, 28);
-		logkit_close(&kit);
-	}
-	logkit_open(&kit);
-	logkit_append(&kit, 2, 64);
-	logkit_expect(&kit, 28, 30, 64);
-	logkit_end(&kit);
+	expect_starts(0, _i / 2 == 1 ? 17 : 14, 28);
 }
 END_TEST
 
@@ -1135,7 +1104,7 @@ START_TEST(bug_A13_a_file_among_sealed_offsets_is_foreign_at_once)
 {
 	char among[LOGKIT_PATH_BYTES], last[LOGKIT_PATH_BYTES];
 
-	make_sealed_and_empty();
+	make_sealed_and_empty(14);
 	logkit_segment_path(&kit, 9, among);
 	logkit_segment_path(&kit, 14, last);
 	ck_assert_int_eq(unlink(last), 0);
@@ -1160,7 +1129,7 @@ START_TEST(bug_A13_a_start_without_a_list_notes_where_the_log_begins)
 {
 	char last[LOGKIT_PATH_BYTES], list[LOGKIT_PATH_BYTES];
 
-	make_sealed_and_empty();
+	make_sealed_and_empty(14);
 	logkit_segment_path(&kit, 14, last);
 	logkit_file_path(&kit, "sealed.list", list);
 	logkit_truncate(path, 0);
