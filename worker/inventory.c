@@ -248,11 +248,11 @@ inventory_report(struct inventory *inventory)
 
 /* ---- storing ---- */
 
-/* There is no list, or none to be read. */
+/* There is no list, or nothing of it to be read. */
 static bool
 has_none(const struct inventory *inventory)
 {
-	return inventory->wrong != NULL || !inventory->listing->has_list;
+	return inventory->wrong != NULL || !inventory->listing->has_list || inventory->list.in_file == 0;
 }
 
 /* The list as it should be: what it has told of sealed segments, also of those that are missing, and the others. */
