@@ -1193,6 +1193,27 @@ START_TEST(what_cannot_be_opened_says_why)
 }
 END_TEST
 
+/* No room for a new log's directory, or its file, or for the copy of what must be cut: that is tried again. `_i`: which. */
+START_TEST(bug_B12_a_full_disk_keeps_a_log_closed_only_as_long_as_it_is_full)
+{
+	const enum logkit_call calls[] = { CALL_MKDIR, CALL_FCHMOD, CALL_FCHMOD };
+
+	if (_i < 2) {
+		logkit_begin(&kit, RECORD_CRC32C, 1000);
+	} else {
+		make_log(RECORD_CRC32C, 3, 64);
+		logkit_flip(path, 20);
+	}
+	logkit_set_fault((struct logkit_fault){ .call = calls[_i], .at = 1, .error = ENOSPC });
+	ck_assert_ptr_nonnull(strstr(logkit_refused(&kit), "No space left on device"));
+	ck_assert_ptr_null(strstr(kit.opened.why, "stays closed until"));
+	ck_assert(kit.opened.short_of);
+	logkit_clear_fault();
+	logkit_open(&kit);
+	logkit_end(&kit);
+}
+END_TEST
+
 /* Any bytes at all behind a good prefix: opens, keeps the prefix, and a second opening finds nothing to do. */
 START_TEST(random_damage_keeps_the_prefix)
 {
@@ -1280,6 +1301,7 @@ add_tests(TCase *tests)
 	tcase_add_loop_test(tests, bug_A13_a_start_without_a_list_notes_where_the_log_begins, 0, 3);
 	tcase_add_test(tests, an_empty_segment_ahead_tells_no_format);
 	tcase_add_test(tests, what_cannot_be_opened_says_why);
+	tcase_add_loop_test(tests, bug_B12_a_full_disk_keeps_a_log_closed_only_as_long_as_it_is_full, 0, 3);
 	tcase_add_test(tests, random_damage_keeps_the_prefix);
 }
 

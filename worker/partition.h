@@ -54,7 +54,7 @@ struct partition_opened {
 	/* When it could not be opened: a force has failed, or the disk could not be read or written past the page cache. To be
 	 * opened again later, as `failed`. */
 	bool failed;
-	/* Or memory or descriptors were out: to be opened again later, as before. */
+	/* Or memory, descriptors or room on the disk were out: to be opened again later, as before. */
 	bool short_of;
 	char why[PARTITION_WHY_BYTES];		/* when it could not be opened: what is wrong, where, what to do */
 };

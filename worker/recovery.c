@@ -79,7 +79,7 @@ refuse(struct recovery *r, const char *format, ...)
 bool
 recovery_is_shortage(int error)
 {
-	return error == ENOMEM || error == EMFILE || error == ENFILE;
+	return error == ENOMEM || error == EMFILE || error == ENFILE || error == ENOSPC || error == EDQUOT;
 }
 
 /* A step failed with errno: at which file, doing what. Of a log that has failed before everything is tried again. */

@@ -46,7 +46,7 @@ struct recovery {
 	bool failed, short_of;		/* as in struct partition_opened */
 };
 
-/* Is that errno one of memory or descriptors that are out? */
+/* Is that errno one of memory, descriptors or room on the disk that are out? */
 bool recovery_is_shortage(int error);
 
 /* Returns 0, or -1 with the reason in `why`; the log is then closed, and untouched unless a step of the cut failed. */
