@@ -150,7 +150,7 @@ static void
 say_leftover(const struct finding *f, char *to)
 {
 	(void)f;
-	say(to, "left over from work that was interrupted");
+	say(to, "left over from work that was interrupted, or of a segment that is missing");
 }
 
 static void
@@ -209,7 +209,7 @@ static const struct {
 	[FINDING_FORMAT_ASSUMED] = { "format_assumed", FINDING_NOTE, say_format_assumed, "--format says what it is" },
 	[FINDING_EMPTY] = { "empty_segment", FINDING_NOTE, say_empty, move_away },
 	[FINDING_FOREIGN] = { "foreign", FINDING_NOTE, say_foreign, move_away },
-	[FINDING_LEFTOVER] = { "leftover", FINDING_NOTE, say_leftover, "the broker removes it at its start" },
+	[FINDING_LEFTOVER] = { "leftover", FINDING_NOTE, say_leftover, "the broker removes it by itself" },
 	[FINDING_CUT_COPY] = { "cut_copy", FINDING_NOTE, say_cut_copy,
 	    "logbroker dump shows them; they are yours to delete" },
 	[FINDING_WRONG_INDEX] = { "wrong_index", FINDING_NOTE, say_wrong_cache, store_anew },

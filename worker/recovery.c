@@ -401,13 +401,14 @@ open_empty(struct recovery *r)
 static int
 replace_active(struct recovery *r)
 {
-	char file[SEGMENT_NAME_BYTES];
+	char file[SEGMENT_NAME_BYTES], made[SEGMENT_NAME_BYTES];
 
 	r->new_base = lost_end(r, r->next_base);
 	segment_name(file, r->next_base);
+	segment_name(made, r->new_base);
 	log_error("%s/%s is missing, the log's last segment: records from offset %" PRId64 " on are lost, and the log goes on at "
-	    "offset %" PRId64 ". To get them back, stop the broker, restore the file and remove the one that is made now",
-	    r->name, file, r->next_base, r->new_base);
+	    "offset %" PRId64 ". To get them back, stop the broker, restore the file, and remove %s, which is made now, unless "
+	    "something was appended to it", r->name, file, r->next_base, r->new_base, made);
 	return 0;
 }
 
