@@ -34,7 +34,7 @@ static struct syscalls kernel;
 static enum logkit_memory memory;
 static char trace[64 * 1024];
 static size_t trace_used;
-static bool trace_caches;
+static bool traced, trace_caches;
 
 static const char *const call_names[] = { "open", "fstat", "mkdir", "fchmod", "pread", "pwrite", "ftruncate", "fallocate",
 	"mmap", "madvise", "store", "store_length", "fdatasync", "fsync",
@@ -71,10 +71,11 @@ is_cache(const char *name)
 /* Only segments are mapped. */
 static const char MAPPED[] = "a mapping";
 
+/* At the file of that name, or with NULL at `fd`; names are looked up where they matter, which takes longer than most calls. */
 static bool
-aimed_at(const char *name)
+aimed_at(const char *name, int fd)
 {
-	return fault.aim == LOGKIT_AT_ALL || is_cache(name) == (fault.aim == LOGKIT_AT_CACHES);
+	return fault.aim == LOGKIT_AT_ALL || is_cache(name == NULL ? name_of(fd) : name) == (fault.aim == LOGKIT_AT_CACHES);
 }
 
 /* Counts a call; returns the errno it must fail with, LOGKIT_SHORT, LOGKIT_EXIT, or 0. */
@@ -91,11 +92,11 @@ count_call(enum logkit_call call)
 	return fault.error;
 }
 
-/* The same for one on the file of that name, or with NULL on `fd`, and that ends the process when it must. */
+/* The same for one on a file, and that ends the process when it must. */
 static int
 meet(enum logkit_call call, const char *name, int fd)
 {
-	int error = aimed_at(name == NULL ? name_of(fd) : name) ? count_call(call) : 0;
+	int error = aimed_at(name, fd) ? count_call(call) : 0;
 
 	if (error == LOGKIT_EXIT)
 		_exit(77);
@@ -105,8 +106,15 @@ meet(enum logkit_call call, const char *name, int fd)
 static void
 note(const char *call, const char *name)
 {
-	if (trace_used < sizeof(trace) - 128 && (trace_caches || !is_cache(name)))
+	if (traced && trace_used < sizeof(trace) - 128 && (trace_caches || !is_cache(name)))
 		trace_used += (size_t)snprintf(trace + trace_used, sizeof(trace) - trace_used, "%s %s;", call, name);
+}
+
+static void
+note_fd(const char *call, int fd)
+{
+	if (traced)
+		note(call, name_of(fd));
 }
 
 static int
@@ -178,7 +186,7 @@ test_pwrite(int fd, const void *from, size_t size, off_t position)
 			ck_assert_int_eq(pwrite(fd, from, size / 2, position), size / 2);
 		return fail_with(error);
 	}
-	note("write", name_of(fd));
+	note_fd("write", fd);
 	return pwrite(fd, from, error == LOGKIT_SHORT ? (size + 1) / 2 : size, position);
 }
 
@@ -189,7 +197,7 @@ test_ftruncate(int fd, off_t size)
 
 	if (error > 0)
 		return fail_with(error);
-	note("truncate", name_of(fd));
+	note_fd("truncate", fd);
 	return ftruncate(fd, size);
 }
 
@@ -208,7 +216,7 @@ test_fallocate(int fd, int mode, off_t position, off_t size)
 			ck_assert_int_eq(fallocate(fd, mode, position, size / 2), 0);
 		return fail_with(error);
 	}
-	note(punching ? "punch" : "allocate", name_of(fd));
+	note_fd(punching ? "punch" : "allocate", fd);
 	return fallocate(fd, mode, position, size);
 }
 
@@ -236,7 +244,7 @@ test_madvise(void *at, size_t size, int advice)
 static int
 test_store(void *to, const void *from, size_t size)
 {
-	int error = aimed_at(MAPPED) ? count_call(CALL_STORE) : 0;
+	int error = aimed_at(MAPPED, -1) ? count_call(CALL_STORE) : 0;
 
 	if (error > 0 || error == LOGKIT_EXIT)
 		memcpy(to, from, size / 2);
@@ -260,7 +268,7 @@ test_fdatasync(int fd)
 
 	if (error > 0)
 		return fail_with(error);
-	note("force", name_of(fd));
+	note_fd("force", fd);
 	return 0;
 }
 
@@ -271,7 +279,7 @@ test_fsync(int fd)
 
 	if (error > 0)
 		return fail_with(error);
-	note("fsync", name_of(fd));
+	note_fd("fsync", fd);
 	return 0;
 }
 
@@ -419,6 +427,7 @@ logkit_trace_begin(void)
 {
 	trace_used = 0;
 	trace[0] = '\0';
+	traced = true;
 	trace_caches = false;
 }
 
